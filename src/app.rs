@@ -11,8 +11,8 @@ mod capacity;
 mod election;
 mod error;
 mod host;
+mod permissions;
 pub mod process;
-mod rights;
 mod serving;
 mod settings;
 mod support;
@@ -114,7 +114,7 @@ struct Program<'a> {
     /// Whether this process is the leader; always true without leader election.
     is_leader: watch::Sender<bool>,
     /// The permissions that are missing, as last checked.
-    missing_rights: Arc<Mutex<Vec<String>>>,
+    missing_permissions: Arc<Mutex<Vec<String>>>,
 }
 
 impl<'a> Program<'a> {
@@ -203,7 +203,7 @@ impl<'a> Program<'a> {
             capacity: publisher.clone(),
             node: node_deployment(flags, &base.driver, peers.clone(), &env.metrics),
             protection: protection.clone(),
-            events: Events::new(recorder.from(EVENT_COMPONENT)),
+            events: Events::new(recorder.for_component(EVENT_COMPONENT)),
             settings,
         });
         let driver = base.driver.name();
@@ -217,7 +217,7 @@ impl<'a> Program<'a> {
             nodes: topology_nodes,
             client: base.lanes.objects.clone(),
             classes: classes.clone(),
-            events: Events::new(recorder.from(&component)),
+            events: Events::new(recorder.for_component(&component)),
             metrics: env.metrics.clone(),
             clock: Arc::clone(&env.clock),
             random: base.random(),
@@ -234,7 +234,7 @@ impl<'a> Program<'a> {
             nodes,
             publisher,
             is_leader: watch::Sender::new(flags.leader_election().is_none()),
-            missing_rights: Arc::default(),
+            missing_permissions: Arc::default(),
         })
     }
 
@@ -243,9 +243,9 @@ impl<'a> Program<'a> {
         self.controller.watch();
         if let Some(attachments) = &self.attachments {
             let handler = attachments.event_handler(self.controller.volume_waker());
-            let (volumes, informer) = (self.controller.volumes_listed(), self.base.informer());
+            let (volumes, informer) = (self.controller.volume_list(), self.base.informer());
             self.base.tasks.spawn_critical("watch of VolumeAttachments", async move {
-                volumes.await;
+                volumes.whole().await;
                 informer.run(handler).await;
             });
         }
@@ -346,8 +346,8 @@ impl<'a> Base<'a> {
     }
 
     fn attachments(&self) -> Option<Attachments> {
-        let capabilities = &self.driver.capabilities().controller;
-        capabilities.contains(&Rpc::PublishUnpublishVolume).then(Attachments::default)
+        let capabilities = self.driver.capabilities();
+        capabilities.has(Rpc::PublishUnpublishVolume).then(Attachments::default)
     }
 
     fn protection(&self, recorder: &Recorder) -> Protection {
@@ -356,7 +356,7 @@ impl<'a> Base<'a> {
             metrics: self.env.metrics.clone(),
             random: self.random(),
             clock: Arc::clone(&self.env.clock),
-            events: recorder.from(EVENT_COMPONENT),
+            events: recorder.for_component(EVENT_COMPONENT),
             driver: self.driver.name().to_owned(),
             tasks: self.tasks.clone(),
             settings: protection_settings(self.flags, &self.driver),

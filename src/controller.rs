@@ -5,9 +5,10 @@
 //! | module | content |
 //! |---|---|
 //! | `watches` | starts the informers, keeps the order of the first lists, feeds indexes and queues |
-//! | `queues`, [`item`] | the three work queues, their keys, and whose those are |
+//! | `queues` | the three work queues, their keys, and whose those are |
 //! | `workers` | runs the workers of the three queues |
 //! | `resync` | the periodic resync |
+//! | `changes` | how often changes of a claim queue it |
 //! | [`claims`] | index, worker, states and records of claims; saves PersistentVolumes |
 //! | [`volumes`] | index and worker of PersistentVolumes; deletion and protection finalizer |
 //! | [`dependencies`] | objects that claims wait for, such as Secrets |
@@ -20,7 +21,7 @@
 //! | [`overview`] | what is in work now, for the status |
 //! | `live` | the maximum age of a live read |
 //! | [`model`] | data types and pure functions, without locks |
-//! | [`provisioner`] | the traits `Provisioner` and `Deleter`, their requests and outcomes |
+//! | [`provisioner`] | the traits `Provisioner` and `Deleter`; what they take and return is in [`model`] |
 //!
 //! A claim passes `watches` → [`claims::index`] → queue `claims` → [`claims::sync`] → the provisioner
 //! → [`claims::state`] → [`claims::save`]. A volume passes `watches` → [`volumes::index`] → queue
@@ -39,7 +40,6 @@ pub mod claims;
 pub mod classes;
 pub mod dependencies;
 pub mod events;
-pub mod item;
 mod live;
 pub mod model;
 mod naming;
@@ -77,6 +77,9 @@ use crate::{
     runtime::{Backoff, Clock, Random, Tasks},
     source_protection::Protection,
 };
+
+/// The key of a work queue: the UID of a claim or the name of a PersistentVolume. Clones share the text.
+pub type Key = Arc<str>;
 
 /// The controller's settings.
 #[derive(Debug, Clone, Copy)]

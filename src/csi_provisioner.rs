@@ -71,7 +71,7 @@ use crate::{
         ownership::{ProvisionerIdentity, class_of_volume},
         provisioner::{
             Deleter, Failure, NotDeleted, NotPrepared, Outcome, ProvisionRequest,
-            ProvisionedVolume, Provisioner, Turn, VolumeHandle,
+            ProvisionedVolume, Provisioner, ShouldProvision, VolumeHandle,
         },
     },
     csi::{
@@ -230,7 +230,7 @@ impl Checks<'_> {
     /// The first check that failed.
     pub async fn all(self, request: &mut ProvisionRequest) -> Result<Prepared, NotPrepared> {
         let named = self.source(request).await?;
-        self.prepare(request, named.as_ref()).await
+        self.build(request, named.as_ref()).await
     }
 
     /// The source that the claim names.
@@ -239,7 +239,7 @@ impl Checks<'_> {
     }
 
     /// Builds the request to the driver.
-    async fn prepare(
+    async fn build(
         self,
         request: &mut ProvisionRequest,
         named: Option<&Copyable>,
@@ -247,7 +247,7 @@ impl Checks<'_> {
         let Self { reads, settings, topology } = self;
         let translated = settings.request_for_driver(request);
         let (mut translated, migration) = translated.map_err(|why| why.finished().lasting())?;
-        let prepared = request::prepare(reads, settings, topology, &mut translated, named).await;
+        let prepared = request::build(reads, settings, topology, &mut translated, named).await;
         // The class must stay the cluster's own, not the translated one.
         *request = ProvisionRequest { class: Arc::clone(&request.class), ..translated };
         Ok(Prepared { migration, ..prepared? })
@@ -282,8 +282,8 @@ impl CsiProvisioner {
         if let Err(NotPrepared::Ignored { .. }) = &named {
             self.0.events.left_to_populator(&request.claim);
         }
-        let prepared = checks.prepare(request, named?.as_ref()).await?;
-        let unsent = |why| Failure::new(why).awaiting(prepared.secret.source().cloned());
+        let prepared = checks.build(request, named?.as_ref()).await?;
+        let unsent = |why| Failure::new(why).awaiting(prepared.secret.object().cloned());
         let credentials = self.credentials(&prepared.secret, CREATE_VOLUME).map_err(unsent)?;
         let connection = self.0.driver.connection();
         Ok(PreparedCreate { prepared, credentials, connection })
@@ -408,12 +408,12 @@ impl CsiProvisioner {
 }
 
 impl Provisioner for CsiProvisioner {
-    type Request = PreparedCreate;
+    type Prepared = PreparedCreate;
 
-    async fn turn(&self, request: &ProvisionRequest) -> Turn {
+    async fn should_provision(&self, request: &ProvisionRequest) -> ShouldProvision {
         match &self.0.node {
-            None => Turn::Ours,
-            Some(node) => node.turn(self, request).await,
+            None => ShouldProvision::Yes,
+            Some(node) => node.should_provision(self, request).await,
         }
     }
 
@@ -453,7 +453,7 @@ impl Provisioner for CsiProvisioner {
 }
 
 impl Deleter for CsiProvisioner {
-    type Removal = PreparedDelete;
+    type PreparedDelete = PreparedDelete;
 
     fn handle(&self, volume: &Volume) -> Option<VolumeHandle> {
         let id = self.0.settings.handle(volume).ok()?;
@@ -489,10 +489,10 @@ impl Deleter for CsiProvisioner {
             .await
             .map_err(failed)?;
         let credentials = self.credentials(&secret, DELETE_VOLUME).map_err(|unsent| {
-            self.0.reads.failed(secret.source());
-            failed(errors::call_failure(&unsent).awaiting(secret.source().cloned()))
+            self.0.reads.failed(secret.object());
+            failed(errors::call_failure(&unsent).awaiting(secret.object().cloned()))
         })?;
-        Ok(PreparedDelete { credentials, secret: secret.source().cloned() })
+        Ok(PreparedDelete { credentials, secret: secret.object().cloned() })
     }
 
     async fn delete(&self, volume: &Volume, prepared: PreparedDelete) -> Result<(), NotDeleted> {

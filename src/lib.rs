@@ -47,8 +47,9 @@
 //! 4. [`csi_provisioner`], through the trait [`Provisioner`](controller::provisioner::Provisioner), checks
 //!    the request and reads what it needs.
 //! 5. [`controller::claims::call_record`] records the call, where the flags ask for it, and it is sent.
-//! 6. The [`Outcome`](controller::provisioner::Outcome) moves the claim's
-//!    [`ClaimState`](controller::claims::state::ClaimState). What failed for want of an object is
+//! 6. The [`Outcome`](controller::model::outcome::Outcome) moves the claim's
+//!    [`ClaimState`](controller::claims::state::ClaimState) (`claims::index::work`), which also says what is
+//!    next: to save, to repeat the call, to try again. What failed for want of an object is
 //!    registered in [`controller::dependencies`], which queues the claim when that object changes, or
 //!    lets its own retries look for it.
 //! 7. [`controller::claims::save`] creates the PersistentVolume; its retries use the queue `unsavedpvs`. A

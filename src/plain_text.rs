@@ -97,7 +97,7 @@ pub fn cut(text: &str, max: usize) -> String {
 /// Truncates the part of `text` from `start` on to `max` bytes, including a note that it had `total`
 /// bytes.
 pub(crate) fn shorten(text: &mut String, start: usize, total: usize, max: usize) {
-    let note = format!("\u{2026} (cut, {total} bytes)");
+    let note = format!("… (cut, {total} bytes)");
     let end = boundary(text, start + max.saturating_sub(note.len())).max(start);
     text.truncate(end);
     text.push_str(&note);

@@ -61,7 +61,7 @@ pub async fn wait(forbidden: &Notify) {
 
 /// The missing permissions on one resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MissingRights {
+pub struct MissingPermissions {
     /// The resource's plural name.
     pub resource: &'static str,
     group: &'static str,
@@ -72,7 +72,7 @@ pub struct MissingRights {
     pub add_to: String,
 }
 
-impl fmt::Display for MissingRights {
+impl fmt::Display for MissingPermissions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { needed, add_to, .. } = self;
         write!(f, "the service account lacks rights ({needed}): add {} to {add_to}", self.rule())
@@ -84,7 +84,7 @@ pub struct Preflight {
     client: Client,
     namespaces: Namespaces,
     metrics: ApiMetrics,
-    reported: Vec<MissingRights>,
+    reported: Vec<MissingPermissions>,
     /// Whether the failure to check was reported.
     failure_reported: bool,
 }
@@ -97,7 +97,7 @@ impl Preflight {
 
     /// Checks the permissions that the features need and reports the missing ones. Returns them if
     /// they have changed.
-    pub async fn check(&mut self, features: &[Feature]) -> Option<&[MissingRights]> {
+    pub async fn check(&mut self, features: &[Feature]) -> Option<&[MissingPermissions]> {
         let needs = NEEDS.iter().filter(|need| features.contains(&need.feature));
         let needs: Vec<&Need> = needs.collect();
         match missing(&self.client, &needs, &self.namespaces).await {
@@ -115,20 +115,20 @@ impl Preflight {
     }
 
     /// Logs one line for each resource and sets the gauge.
-    fn report(&mut self, missing: &[&'static Need]) -> Option<&[MissingRights]> {
+    fn report(&mut self, missing: &[&'static Need]) -> Option<&[MissingPermissions]> {
         let rights = missing.iter().map(|need| [need.verb, need.group, need.resource]);
         self.metrics.missing_permissions(rights);
-        let missing_rights = by_resource(missing, &self.namespaces);
-        if missing_rights == self.reported {
+        let missing_permissions = by_resource(missing, &self.namespaces);
+        if missing_permissions == self.reported {
             return None;
         }
-        for lack in &missing_rights {
-            tracing::warn!("{lack}");
+        for permission in &missing_permissions {
+            tracing::warn!("{permission}");
         }
-        if missing_rights.is_empty() {
+        if missing_permissions.is_empty() {
             tracing::info!("The service account has all rights now");
         }
-        self.reported = missing_rights;
+        self.reported = missing_permissions;
         Some(&self.reported)
     }
 }
@@ -175,22 +175,22 @@ async fn is_met(client: &Client, need: &Need, namespace: Option<&str>) -> Result
 }
 
 /// The missing permissions by resource.
-pub fn by_resource(missing: &[&'static Need], namespaces: &Namespaces) -> Vec<MissingRights> {
+pub fn by_resource(missing: &[&'static Need], namespaces: &Namespaces) -> Vec<MissingPermissions> {
     let mut by_resource: BTreeMap<(&str, &str), Vec<&'static Need>> = BTreeMap::new();
     for need in missing {
         by_resource.entry((need.group, need.resource)).or_default().push(need);
     }
-    let missing_rights = |((group, resource), needs): (_, Vec<&'static Need>)| {
+    let missing_permissions = |((group, resource), needs): (_, Vec<&'static Need>)| {
         let why: Vec<&str> = needs.iter().map(|need| need.why).collect();
         let scope = needs.first().map_or(RightScope::Everywhere, |need| need.scope);
         let verbs = needs.iter().map(|need| need.verb).collect();
         let add_to = add_to(namespaces.of(scope));
-        MissingRights { resource, group, verbs, needed: why.join("; "), add_to }
+        MissingPermissions { resource, group, verbs, needed: why.join("; "), add_to }
     };
-    by_resource.into_iter().map(missing_rights).collect()
+    by_resource.into_iter().map(missing_permissions).collect()
 }
 
-impl MissingRights {
+impl MissingPermissions {
     /// The RBAC rule to add.
     pub fn rule(&self) -> String {
         let Self { group, resource, verbs, .. } = self;

@@ -33,9 +33,10 @@ mod writer;
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
-use tokio::{sync::watch, time::sleep};
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use self::overdue::is_overdue;
 use self::{free::ReferenceLists, holders::Holders, writer::Writer};
 pub use self::{
     grants::{GrantTarget, Grants},
@@ -43,7 +44,9 @@ pub use self::{
     writer::Unprotected,
 };
 use crate::{
-    kube::{Client, CoalescedReads, InformerEvent, events::Source as EventSource, objects::Claim},
+    kube::{
+        Client, CoalescedReads, FirstList, InformerEvent, events::ComponentRecorder, objects::Claim,
+    },
     metrics::Metrics,
     runtime::{Backoff, Clock, Random, Tasks},
     workqueue,
@@ -91,7 +94,7 @@ pub struct ProtectionDeps {
     /// Measures for how long a deleted source was kept.
     pub clock: Arc<dyn Clock>,
     /// Emits events about sources.
-    pub events: EventSource,
+    pub events: ComponentRecorder,
     /// The name of the driver whose calls are protected.
     pub driver: String,
     /// Runs the tasks.
@@ -118,7 +121,7 @@ struct Shared {
     /// Deleted sources of clones that may be due to be freed.
     clones: Queue<NamedSource>,
     /// Whether all claims have been listed once.
-    listed: watch::Sender<bool>,
+    listed: FirstList,
 }
 
 impl Protection {
@@ -134,7 +137,7 @@ impl Protection {
             locks: KeyedMutex::default(),
             snapshots: queue("snapshotprotection"),
             clones: queue("cloningprotection"),
-            listed: watch::Sender::new(false),
+            listed: FirstList::default(),
             deps,
         }))
     }
@@ -144,7 +147,7 @@ impl Protection {
         let affected = self.0.holders.lock().on_event(event);
         self.enqueue(affected);
         if matches!(event, InformerEvent::InitDone(_)) {
-            self.0.listed.send_replace(true);
+            self.0.listed.complete();
         }
     }
 
@@ -164,7 +167,7 @@ impl Protection {
     ) -> Result<(), Unprotected> {
         // Before anything is read: from now on the source is not freed.
         let is_new = self.0.holders.lock().begin_call(claim_uid, source);
-        let _lock = self.0.locks.hold(&source.to_string()).await;
+        let _lock = self.0.locks.lock(&source.to_string()).await;
         if self.0.holders.lock().is_finalized(source, uid) {
             return Ok(());
         }
@@ -218,11 +221,9 @@ impl Protection {
     /// Frees unneeded sources until `ended`, then what is still due. Call it when this process
     /// leads. Nothing is freed while the claims are listed: another one may still need a source.
     pub async fn work(&self, ended: CancellationToken) {
-        // The sender lives as long as `self`.
-        let mut listed = self.0.listed.subscribe();
         tokio::select! {
             biased;
-            _ = listed.wait_for(|listed| *listed) => {}
+            () = self.0.listed.whole() => {}
             () = ended.cancelled() => return,
         }
         let freeing = futures::future::join(
@@ -249,14 +250,9 @@ impl Protection {
     }
 
     async fn free_from(&self, queue: &Queue<NamedSource>, workers: usize) {
-        let protection = self.clone();
-        let handler = move |source: NamedSource| {
-            let protection = protection.clone();
-            async move { protection.free(&source).await }
-        };
-        let queue = queue.clone();
-        let tasks = self.0.deps.tasks.clone();
-        workqueue::work(queue, workers, tasks, handler, |_| ()).await;
+        let tasks = &self.0.deps.tasks;
+        let free = |it: Self, source: NamedSource| async move { it.free(&source).await };
+        workqueue::work(queue, workers, tasks, self, free, |_, _| ()).await;
     }
 }
 

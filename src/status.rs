@@ -32,7 +32,8 @@ pub struct Status {
     /// What is not listed yet, as `/readyz` says.
     pub not_ready: Option<String>,
     /// The permissions that are missing, with the rules to add.
-    pub missing_rights: Vec<String>,
+    #[serde(rename = "missingRights")]
+    pub missing_permissions: Vec<String>,
     /// What is in work.
     #[serde(flatten)]
     pub work: Overview,

@@ -23,7 +23,7 @@ use self::core::{Core, Next};
 pub use self::{
     core::Place,
     fair_queue::Flow,
-    keyed_mutex::{Held, KeyedMutex},
+    keyed_mutex::{KeyedMutex, KeyedMutexGuard},
     work::{Action, work},
 };
 use crate::{
@@ -101,8 +101,15 @@ impl<K: Ord + Clone> Queue<K> {
     /// Adds a key. Does nothing if the key is ready already. A key that is being processed is handed out
     /// again afterwards.
     pub fn add(&self, key: K) {
-        let (now, flow) = (self.now(), self.flow(&key));
-        self.change(|core| u64::from(core.add(key, flow, now)));
+        self.add_at(key, self.now());
+    }
+
+    /// Adds a key at the time `now`.
+    fn add_at(&self, key: K, now: Duration) {
+        let flow = self.flow(&key);
+        if self.change(|core| core.add(key, flow, now)) {
+            self.0.metrics.adds.inc();
+        }
     }
 
     /// Adds these keys.
@@ -120,7 +127,6 @@ impl<K: Ord + Clone> Queue<K> {
             if !delay.is_zero() {
                 core.add_at(key.clone(), now.saturating_add(delay));
             }
-            0
         });
         if delay.is_zero() {
             self.add(key);
@@ -166,10 +172,7 @@ impl<K: Ord + Clone> Queue<K> {
     /// Shuts the queue down: it accepts nothing more, and [`Queue::get`] returns `None`. Does not affect
     /// keys that are being processed.
     pub fn shut_down(&self) {
-        self.change(|core| {
-            core.shut_down();
-            0
-        });
+        self.change(Core::shut_down);
     }
 
     /// Waits for a ready key, and hands it out; `None` once the queue is shut down. Cancel safe: no key is
@@ -204,12 +207,11 @@ impl<K: Ord + Clone> Queue<K> {
     fn next(&self) -> Next<K> {
         let now = self.now();
         while let Some(key) = self.take_due(now) {
-            let flow = self.flow(&key);
-            self.change(|core| u64::from(core.add(key, flow, now)));
+            self.add_at(key, now);
         }
         let mut core = self.0.core.lock();
         let next = core.next(now);
-        self.count(&core, 0);
+        self.set_depth(&core);
         drop(core);
         if let Next::Key(_, waited) = &next {
             self.0.metrics.queue_seconds.observe(waited.as_secs_f64());
@@ -224,25 +226,22 @@ impl<K: Ord + Clone> Queue<K> {
     fn done(&self, key: &K) {
         // What it did may have made a repeat of the next attempt.
         let (now, flow) = (self.now(), self.flow(key));
-        self.change(|core| {
-            if let Some(took) = core.done(key, flow, now) {
-                self.0.metrics.work_seconds.observe(took.as_secs_f64());
-            }
-            0
-        });
+        if let Some(took) = self.change(|core| core.done(key, flow, now)) {
+            self.0.metrics.work_seconds.observe(took.as_secs_f64());
+        }
     }
 
-    /// Applies `edit`, which returns the number of added keys, and notifies all getters.
-    fn change(&self, edit: impl FnOnce(&mut Core<K>) -> u64) {
+    /// Applies `edit`, and notifies all getters.
+    fn change<T>(&self, edit: impl FnOnce(&mut Core<K>) -> T) -> T {
         let mut core = self.0.core.lock();
-        let added = edit(&mut core);
-        self.count(&core, added);
+        let result = edit(&mut core);
+        self.set_depth(&core);
         drop(core);
         self.0.changed.notify_waiters();
+        result
     }
 
-    fn count(&self, core: &Core<K>, added: u64) {
-        self.0.metrics.adds.inc_by(added);
+    fn set_depth(&self, core: &Core<K>) {
         self.0.metrics.depth.set(i64::try_from(core.depth()).unwrap_or(i64::MAX));
     }
 }

@@ -155,9 +155,8 @@ impl Shadow {
         if let Some(topology) = &self.worker.topology {
             topology.listed().await;
         }
-        let worker = self.worker.clone();
-        let sync = move |uid| worker.clone().sync(uid);
-        workqueue::work(self.queue, WORKERS, self.tasks, sync, |_| ()).await;
+        let Self { queue, tasks, worker, .. } = &self;
+        workqueue::work(queue, WORKERS, tasks, worker, |it, uid| it.sync(uid), |_, _| ()).await;
     }
 
     /// Forgets what was kept for long enough. Never returns.

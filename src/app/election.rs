@@ -112,7 +112,8 @@ impl Program<'_> {
         self.watch();
         let publish = async {
             if let Some(publisher) = &self.publisher {
-                publisher.work(self.controller.classes_listed(), stop.clone()).await;
+                let classes = self.controller.class_list();
+                publisher.work(classes.whole(), stop.clone()).await;
             }
         };
         let ended = CancellationToken::new();
@@ -127,7 +128,7 @@ impl Program<'_> {
         tokio::select! {
             biased;
             _ = work => {}
-            never = self.check_rights() => match never {},
+            never = self.check_permissions() => match never {},
         }
     }
 
@@ -153,14 +154,14 @@ impl Program<'_> {
     ) -> Result<(), Loss> {
         let Base { env, driver, gate, lanes, .. } = &self.base;
         let component = leader::event_component(driver.name(), &env.host.name);
-        let source = self.recorder.from(&component);
+        let recorder = self.recorder.for_component(&component);
         let (is_leader, identity) = (self.is_leader.clone(), settings.identity.name().to_owned());
         let on_change = move |leads, lease: Option<&Lease>| {
             is_leader.send_replace(leads);
             if let Some(lease) = lease {
                 let what = if leads { "became leader" } else { "stopped leading" };
                 let message = format!("{identity} {what}");
-                source.event(subject(lease), Severity::Normal, "LeaderElection", message);
+                recorder.event(subject(lease), Severity::Normal, "LeaderElection", message);
             }
         };
         let deps = leader::ElectionDeps {

@@ -48,7 +48,7 @@ impl Program<'_> {
     /// The status.
     fn status_routes(&self) -> Routes {
         let (driver, clock) = (self.base.driver.clone(), Arc::clone(&self.base.env.clock));
-        let missing_rights = Arc::clone(&self.missing_rights);
+        let missing_permissions = Arc::clone(&self.missing_permissions);
         let (leader, readiness) = (self.leader_status(), self.readiness());
         let overview = self.controller.overview();
         let page = move |query: &str| {
@@ -58,7 +58,7 @@ impl Program<'_> {
                 driver: DriverStatus::of(&driver),
                 leader: leader(),
                 not_ready: readiness().err(),
-                missing_rights: missing_rights.lock().clone(),
+                missing_permissions: missing_permissions.lock().clone(),
                 work: overview(&status::query(query)),
             };
             status.to_json()

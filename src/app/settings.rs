@@ -66,10 +66,10 @@ pub(super) fn protection_settings(
     driver: &Driver,
 ) -> source_protection::ProtectionSettings {
     let provisioning = &flags.provisioning;
-    let capabilities = &driver.capabilities().controller;
+    let capabilities = driver.capabilities();
     source_protection::ProtectionSettings {
-        restores: capabilities.contains(&Rpc::CreateDeleteSnapshot),
-        clones: capabilities.contains(&Rpc::CloneVolume),
+        restores: capabilities.has(Rpc::CreateDeleteSnapshot),
+        clones: capabilities.has(Rpc::CloneVolume),
         workers: provisioning.cloning_protection_workers,
         sweep_interval: provisioning.snapshot_sweep_interval,
         retry: retry(flags),
@@ -124,7 +124,7 @@ pub(super) fn node_deployment(
     let node = flags.node_deployment()?;
     let topology = driver.node_topology().cloned();
     tracing::info!(node = node.node_name, ?topology, "provisioning for this node only");
-    if node.immediate_binding && !driver.capabilities().controller.contains(&Rpc::GetCapacity) {
+    if node.immediate_binding && !driver.capabilities().has(Rpc::GetCapacity) {
         tracing::warn!(
             "the driver does not report its free space (GET_CAPACITY): claims with immediate binding are taken without asking for it"
         );

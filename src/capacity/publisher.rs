@@ -37,7 +37,7 @@ use crate::{
     },
     flags,
     kube::{
-        Client, InformerEvent,
+        Client, FirstList, InformerEvent,
         objects::{StorageCapacity, StorageClass, View as _},
     },
     metrics::Metrics,
@@ -90,7 +90,7 @@ struct Inner {
     topology: Queue<()>,
     /// Whether workers run. Nothing is queued while the first lists run.
     working: AtomicBool,
-    listed: watch::Sender<bool>,
+    listed: FirstList,
     /// Cancelled when no new work may begin.
     stopping: CancellationToken,
 }
@@ -102,13 +102,13 @@ impl Publisher {
         let labels = ObjectLabels::new(driver.name(), deps.node.as_deref());
         let destination = destination.clone();
         let inner = Inner {
-            supports_get_capacity: driver.capabilities().controller.contains(&Rpc::GetCapacity),
+            supports_get_capacity: driver.capabilities().has(Rpc::GetCapacity),
             store: Store { client: client.clone(), destination, labels },
             index: Mutex::default(),
             queue: Queue::new("csistoragecapacity", deps.retry, metrics),
             topology: Queue::new("csitopology", deps.retry, metrics),
             working: AtomicBool::new(false),
-            listed: watch::Sender::new(false),
+            listed: FirstList::default(),
             stopping: CancellationToken::new(),
             deps,
         };
@@ -134,7 +134,8 @@ impl Publisher {
     pub fn watch(&self) {
         let inner = Arc::clone(&self.0);
         let PublisherDeps { tasks, random, metrics, .. } = &self.0.deps;
-        self.0.store.watch(tasks, Arc::clone(random), metrics, move |event| inner.on_event(event));
+        let handler = self.0.listed.clone().completed_by(move |event| inner.on_event(event));
+        self.0.store.watch(tasks, Arc::clone(random), metrics, handler);
     }
 
     /// Handles a class that was added, changed or removed.
@@ -174,7 +175,7 @@ impl Publisher {
         tokio::select! {
             biased;
             () = stop.cancelled() => return,
-            _ = join3(classes, self.0.deps.nodes.listed(), self.0.objects_listed()) => {}
+            _ = join3(classes, self.0.deps.nodes.listed(), self.0.listed.whole()) => {}
         }
         // Subscribe first: the segments are computed below from the current state, and later
         // changes are signalled.
@@ -197,29 +198,18 @@ impl Publisher {
     }
 
     async fn work_objects(&self) {
-        let inner = Arc::clone(&self.0);
-        let handler = move |key: Key| {
-            let inner = Arc::clone(&inner);
-            async move { inner.sync(&key).await }
-        };
-        let queue = self.0.queue.clone();
-        let tasks = self.0.deps.tasks.clone();
-        let workers = self.0.deps.flags.workers;
-        workqueue::work(queue, workers, tasks, handler, |_| ()).await;
+        let PublisherDeps { flags, tasks, .. } = &self.0.deps;
+        let sync = |inner: Arc<Inner>, key: Key| async move { inner.sync(&key).await };
+        workqueue::work(&self.0.queue, flags.workers, tasks, &self.0, sync, |_, _| ()).await;
     }
 
     async fn work_topology(&self) {
-        let inner = Arc::clone(&self.0);
-        let handler = move |()| {
-            let inner = Arc::clone(&inner);
-            async move {
-                inner.update_segments();
-                Action::Done
-            }
+        let update = |inner: Arc<Inner>, ()| async move {
+            inner.update_segments();
+            Action::Done
         };
-        let queue = self.0.topology.clone();
-        let tasks = self.0.deps.tasks.clone();
-        workqueue::work(queue, 1, tasks, handler, |()| ()).await;
+        let tasks = &self.0.deps.tasks;
+        workqueue::work(&self.0.topology, 1, tasks, &self.0, update, |_, ()| ()).await;
     }
 
     /// Recomputes the segments whenever nodes change.
@@ -258,11 +248,6 @@ impl Inner {
         }
     }
 
-    async fn objects_listed(&self) {
-        // The sender lives as long as `self`.
-        let _ = self.listed.subscribe().wait_for(|listed| *listed).await;
-    }
-
     /// Whether capacity is published for the class. An unset binding mode counts as late binding.
     fn publishes(&self, class: &StorageClass) -> bool {
         class.provisioner == self.store.labels.driver
@@ -290,7 +275,6 @@ impl Inner {
     }
 
     fn on_event(&self, event: InformerEvent<StorageCapacity>) {
-        let complete = matches!(event, InformerEvent::InitDone(_));
         self.update_index(|index| match event {
             InformerEvent::InitApply(object) | InformerEvent::Apply(object)
                 if self.store.labels.are_on(&object) =>
@@ -303,9 +287,6 @@ impl Inner {
             InformerEvent::Unreadable { .. } => Vec::new(),
             InformerEvent::InitDone(listed) => index.on_listed(&listed),
         });
-        if complete {
-            self.listed.send_replace(true);
-        }
     }
 
     async fn sync(&self, key: &Key) -> Action {

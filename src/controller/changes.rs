@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use tokio::time::Instant;
 
-use super::item::Key;
+use super::Key;
 
 /// So many changes queue a claim at once. A claim that is provisioned and bound has fewer.
 const AT_ONCE: u32 = 20;
@@ -33,7 +33,7 @@ struct Recent {
 
 impl Changes {
     /// Notes that the claim has changed. Returns how long it waits before it is queued for that.
-    pub(super) fn note(&mut self, uid: &Key) -> Duration {
+    pub(super) fn delay_of(&mut self, uid: &Key) -> Duration {
         let now = Instant::now();
         if self.recent.len() > self.most {
             self.recent.retain(|_, recent| now.duration_since(recent.last) < INTERVAL);
@@ -60,17 +60,17 @@ mod tests {
         let mut changes = Changes::default();
         let (busy, other) = (Key::from("busy"), Key::from("other"));
         for _ in 0..AT_ONCE {
-            assert_eq!(changes.note(&busy), Duration::ZERO);
+            assert_eq!(changes.delay_of(&busy), Duration::ZERO);
         }
         for _ in 0..100 {
             advance(Duration::from_secs(1)).await;
-            assert_eq!(changes.note(&busy), INTERVAL);
+            assert_eq!(changes.delay_of(&busy), INTERVAL);
         }
-        assert_eq!(changes.note(&other), Duration::ZERO);
+        assert_eq!(changes.delay_of(&other), Duration::ZERO);
         advance(INTERVAL).await;
-        assert_eq!(changes.note(&busy), Duration::ZERO, "after a pause");
+        assert_eq!(changes.delay_of(&busy), Duration::ZERO, "after a pause");
         for number in 0..1000 {
-            changes.note(&Key::from(number.to_string().as_str()));
+            changes.delay_of(&Key::from(number.to_string().as_str()));
             advance(Duration::from_secs(1)).await;
         }
         assert!(changes.recent.len() <= 32, "{}", changes.recent.len());

@@ -17,7 +17,7 @@ use std::{
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::item::Key;
+use super::Key;
 use crate::kube::{
     InformerEvent, Kind, View,
     objects::{Claim, CsiNode, Node},
@@ -145,7 +145,7 @@ impl DependencyIndex {
         let wakes = |wait: &mut Wait| {
             let is_reached = is_trusted || object.namespace.as_ref() == Some(&wait.namespace);
             let awaits = || wait.objects.iter().any(|it| it.covers(object));
-            is_reached && awaits() && (is_trusted || wait.take_turn(namespaces))
+            is_reached && awaits() && (is_trusted || wait.may_wake_now(namespaces))
         };
         let woken = claims.iter_mut().filter_map(|(uid, wait)| wakes(wait).then(|| uid.clone()));
         woken.collect()
@@ -197,7 +197,7 @@ impl Wait {
     }
 
     /// Whether a change that a user of the namespace can make wakes the claim now; notes that it does.
-    fn take_turn(&mut self, namespaces: &BTreeMap<String, u32>) -> bool {
+    fn may_wake_now(&mut self, namespaces: &BTreeMap<String, u32>) -> bool {
         let now = Instant::now();
         let least = self.share(namespaces).max(YOUNG_POLL);
         let is_due = self.woken.is_none_or(|woken| now >= woken + least);

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::kube::{
-    events::{Severity, Source, Subject},
+    events::{ComponentRecorder, Severity, Subject},
     objects::{Claim, View, Volume},
 };
 
@@ -17,12 +17,12 @@ pub(super) const EVENT_LASTS: Duration = Duration::from_secs(45 * 60);
 
 /// Emits events about claims and PersistentVolumes.
 #[derive(Clone)]
-pub struct Events(Source);
+pub struct Events(ComponentRecorder);
 
 impl Events {
-    /// Emits events of `source`.
-    pub fn new(source: Source) -> Self {
-        Self(source)
+    /// Emits events by `recorder`.
+    pub fn new(recorder: ComponentRecorder) -> Self {
+        Self(recorder)
     }
 
     /// A first attempt to provision starts.
@@ -125,7 +125,7 @@ mod tests {
         let metrics = Metrics::new();
         let (lane, clock) = (testing::event_lane(&server), paused_clock());
         let recorder = Recorder::start(lane, &tasks, clock, testing::random(), &metrics);
-        let events = Events::new(recorder.from("driver_host"));
+        let events = Events::new(recorder.for_component("driver_host"));
         let claim = json!({"metadata": {"namespace": "shop", "name": "data", "uid": "u"}});
         let claim: Claim = serde_json::from_value(claim).unwrap();
         (0..30).for_each(|_| events.failed(&claim, "busy"));

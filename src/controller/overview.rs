@@ -4,15 +4,14 @@ use std::sync::Arc;
 
 use crate::{
     controller::{
-        Controller,
+        Controller, Key,
         attempts::FailedAttempt,
         claims::worker::ClaimWorker,
-        item::Key,
         model::overview::{Claims, ListedVolume, Overview, Query, Volumes},
         provisioner::{Deleter, Provisioner},
         queues::Queues,
         volumes::{
-            index::{Deletion, Kept},
+            index::{Deletion, VolumeEntry},
             sync::VolumeWorker,
         },
     },
@@ -63,10 +62,10 @@ fn volumes_to_delete<P: Deleter>(
 ) -> Volumes {
     let is_asked_for = |name: &str| query.volume.as_deref().is_none_or(|asked| asked == name);
     let (listed, more) = worker.index.to_delete(MAX_LISTED, is_asked_for);
-    let state = |(name, kept): (Key, Kept)| ListedVolume {
-        is_deleted_at_driver: kept.deletion != Deletion::Pending,
+    let state = |(name, entry): (Key, VolumeEntry)| ListedVolume {
+        is_deleted_at_driver: entry.deletion != Deletion::Pending,
         attempt: queues.volumes.failures(&name).saturating_add(1),
-        last_failure: kept.failure.as_deref().map(FailedAttempt::listed),
+        last_failure: entry.failure.as_deref().map(FailedAttempt::listed),
         next: queues.volumes.place(&name),
         name: name.to_string(),
     };

@@ -10,7 +10,7 @@ use super::model::unusable_volume::UnusableVolume;
 pub use super::model::{
     failure::Failure,
     outcome::{Next, NotDeleted, NotPrepared, Outcome, ProvisionedVolume},
-    request::{ProvisionRequest, Turn},
+    request::{ProvisionRequest, ShouldProvision},
     volume_handle::VolumeHandle,
 };
 use crate::kube::objects::Volume;
@@ -18,18 +18,19 @@ use crate::kube::objects::Volume;
 /// Makes volumes for claims.
 pub trait Provisioner: Deleter {
     /// A prepared request, ready to be sent.
-    type Request: Send;
+    type Prepared: Send;
 
     /// Decides whether this process provisions for the claim, if the claim itself does not say so.
     /// If several processes could, this may write the claim to settle it. It is not called while a
     /// call is open, as that belongs to the process that made it.
-    fn turn(&self, request: &ProvisionRequest) -> impl Future<Output = Turn> + Send;
+    fn should_provision(
+        &self,
+        request: &ProvisionRequest,
+    ) -> impl Future<Output = ShouldProvision> + Send;
 
     /// The names of the secrets that the request needs, in a fixed order. They are part of the
     /// request's digest ([`super::model::record::Record`]).
-    fn secret_names(&self, _request: &ProvisionRequest) -> Vec<String> {
-        Vec::new()
-    }
+    fn secret_names(&self, request: &ProvisionRequest) -> Vec<String>;
 
     /// Checks the request and reads what it needs, without asking the driver. What must not change
     /// while a call is open is written into `request`, or taken from it if it is there already.
@@ -39,26 +40,24 @@ pub trait Provisioner: Deleter {
     fn prepare(
         &self,
         request: &mut ProvisionRequest,
-    ) -> impl Future<Output = Result<Self::Request, NotPrepared>> + Send;
+    ) -> impl Future<Output = Result<Self::Prepared, NotPrepared>> + Send;
 
     /// Whether the driver was connected when the request was prepared, so that it may be sent.
-    fn can_send(&self, _prepared: &Self::Request) -> bool {
-        true
-    }
+    fn can_send(&self, prepared: &Self::Prepared) -> bool;
 
     /// Sends the request to the driver. Repeating an open call shows its outcome; the request is
     /// the same then.
     fn create(
         &self,
         request: &ProvisionRequest,
-        prepared: Self::Request,
+        prepared: Self::Prepared,
     ) -> impl Future<Output = Outcome> + Send;
 }
 
 /// Deletes volumes.
 pub trait Deleter: Send + Sync + 'static {
     /// What the deletion of a volume needs beside the volume.
-    type Removal: Send;
+    type PreparedDelete: Send;
 
     /// The driver's ID of the volume of a PersistentVolume, if it is this driver's. In-tree volumes
     /// that the driver has taken over are.
@@ -81,7 +80,7 @@ pub trait Deleter: Send + Sync + 'static {
     fn prepare_delete(
         &self,
         volume: &Volume,
-    ) -> impl Future<Output = Result<Self::Removal, NotDeleted>> + Send;
+    ) -> impl Future<Output = Result<Self::PreparedDelete, NotDeleted>> + Send;
 
     /// Deletes the volume at the driver without delay.
     ///
@@ -90,7 +89,7 @@ pub trait Deleter: Send + Sync + 'static {
     fn delete(
         &self,
         volume: &Volume,
-        removal: Self::Removal,
+        removal: Self::PreparedDelete,
     ) -> impl Future<Output = Result<(), NotDeleted>> + Send;
 
     /// Removes an unusable volume, which has no PersistentVolume. Only the caller knows whether that is

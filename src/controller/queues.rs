@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{
-    ControllerSettings, claims::index::ClaimIndex, item::Key, provisioner::Deleter,
+    ControllerSettings, Key, claims::index::ClaimIndex, provisioner::Deleter,
     volumes::index::VolumeIndex,
 };
 use crate::{metrics::Metrics, runtime::Backoff, workqueue::Queue};

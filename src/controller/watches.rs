@@ -1,6 +1,7 @@
 //! Starts the informers of classes, claims and PersistentVolumes, and tracks their lists.
 //!
-//! PersistentVolumes are listed only after all claims are listed, and calls wait for all lists (safety rule 6).
+//! PersistentVolumes are listed only after all claims are listed, and calls wait for all lists (safety rule 6,
+//! docs/safety.md).
 //! Each event is applied to the index before an item is queued for it.
 
 use std::{sync::Arc, time::Duration};
@@ -20,7 +21,7 @@ use crate::{
 };
 
 /// After this time an incomplete list is reported.
-const LIST_TIMEOUT: Duration = Duration::from_secs(120);
+const REPORT_AFTER: Duration = Duration::from_secs(120);
 
 /// The progress of the lists of each kind. Clones share it.
 #[derive(Clone, Default)]
@@ -97,12 +98,12 @@ impl<P: Provisioner> Controller<P> {
             let waiting = dependencies.waiting_for_claim(&event);
             let claims = index.on_event(event);
             queues.claims.add_all(waiting);
-            // For a deleted claim no later event can clear what prevents the save, so it is decided now.
+            // Nobody waits any more for a volume that cannot be saved: its worker decides now, not after its back-off.
             let is_given_up = |it: KnownClaim| it.unsaved().is_some() && it.is_gone_or_bound();
             let given_up = claims.iter().filter(|uid| index.known(uid).is_some_and(is_given_up));
             queues.unsaved.add_all(given_up.cloned());
             for uid in claims {
-                match if is_change { changes.note(&uid) } else { Duration::ZERO } {
+                match if is_change { changes.delay_of(&uid) } else { Duration::ZERO } {
                     Duration::ZERO => queues.claims.add(uid),
                     delay => queues.claims.add_after(uid, delay),
                 }
@@ -159,7 +160,7 @@ impl<P: Provisioner> Controller<P> {
     /// Emits events about claims that wait for a list which takes long. Never returns.
     pub(super) async fn report_missing_lists(&self) {
         loop {
-            sleep(LIST_TIMEOUT).await;
+            sleep(REPORT_AFTER).await;
             let Some(kind) = self.lists.missing() else { continue };
             let why = format!(
                 "{kind} are not listed yet, and nothing is asked for before: the log says why, as does /readyz"
@@ -170,16 +171,14 @@ impl<P: Provisioner> Controller<P> {
         }
     }
 
-    /// Waits until all classes have been listed once.
-    pub fn classes_listed(&self) -> impl Future<Output = ()> + Send + use<P> {
-        let classes = self.lists.classes.clone();
-        async move { classes.whole().await }
+    /// The list of StorageClasses.
+    pub fn class_list(&self) -> FirstList {
+        self.lists.classes.clone()
     }
 
-    /// Waits until all PersistentVolumes have been listed once.
-    pub fn volumes_listed(&self) -> impl Future<Output = ()> + Send + use<P> {
-        let volumes = self.lists.volumes.clone();
-        async move { volumes.whole().await }
+    /// The list of PersistentVolumes.
+    pub fn volume_list(&self) -> FirstList {
+        self.lists.volumes.clone()
     }
 
     /// Returns a check that everything is listed. Its error names what is not.

@@ -1,30 +1,29 @@
 //! Runs the workers of the three queues.
 
-use std::sync::Arc;
-
-use super::{Controller, claims::worker::ClaimWorker, item::Key, provisioner::Provisioner};
-use crate::{
-    workqueue,
-    workqueue::{Action, Queue},
-};
+use super::{Controller, provisioner::Provisioner};
+use crate::workqueue;
 
 /// The number of PersistentVolumes that are saved concurrently, as in external-provisioner.
 const SAVE_WORKERS: usize = 4;
 
 impl<P: Provisioner> Controller<P> {
     pub(super) async fn work_claims(&self) {
-        self.work_off(
-            (&self.queues.claims, self.deps.settings.workers),
+        workqueue::work(
+            &self.queues.claims,
+            self.deps.settings.workers,
+            &self.deps.tasks,
             &self.claims,
             |worker, uid| async move { worker.sync(&uid).await },
-            ClaimWorker::after_panic,
+            |worker, uid| worker.after_panic(uid),
         )
         .await;
     }
 
     pub(super) async fn work_volumes(&self) {
-        self.work_off(
-            (&self.queues.volumes, self.deps.settings.workers),
+        workqueue::work(
+            &self.queues.volumes,
+            self.deps.settings.workers,
+            &self.deps.tasks,
             &self.volumes,
             |worker, name| async move { worker.sync(&name).await },
             |worker, name| worker.after_panic(name),
@@ -33,26 +32,14 @@ impl<P: Provisioner> Controller<P> {
     }
 
     pub(super) async fn work_unsaved(&self) {
-        self.work_off(
-            (&self.queues.unsaved, SAVE_WORKERS),
+        workqueue::work(
+            &self.queues.unsaved,
+            SAVE_WORKERS,
+            &self.deps.tasks,
             &self.claims,
             |worker, uid| async move { worker.sync_unsaved(&uid).await },
             |_, _| (),
         )
         .await;
-    }
-
-    /// Works off a queue by so many workers.
-    async fn work_off<W: Send + Sync + 'static, F: Future<Output = Action> + Send + 'static>(
-        &self,
-        (queue, workers): (&Queue<Key>, usize),
-        worker: &Arc<W>,
-        sync: fn(Arc<W>, Key) -> F,
-        on_panic: fn(&W, &Key),
-    ) {
-        let (worker, panicking) = (Arc::clone(worker), Arc::clone(worker));
-        let handler = move |key| sync(Arc::clone(&worker), key);
-        let on_panic = move |key: &Key| on_panic(&panicking, key);
-        workqueue::work(queue.clone(), workers, self.deps.tasks.clone(), handler, on_panic).await;
     }
 }

@@ -26,6 +26,13 @@ pub struct Capabilities {
     pub controller: BTreeSet<controller_service_capability::rpc::Type>,
 }
 
+impl Capabilities {
+    /// Whether the driver's controller service has this capability.
+    pub fn has(&self, rpc: controller_service_capability::rpc::Type) -> bool {
+        self.controller.contains(&rpc)
+    }
+}
+
 /// The `:authority` of every request: grpc-go's for unix sockets.
 const ORIGIN: &str = "http://localhost";
 

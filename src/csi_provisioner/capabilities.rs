@@ -15,13 +15,6 @@ use crate::{
     kube::objects::Claim,
 };
 
-impl Capabilities {
-    /// Whether the driver distinguishes single-node access modes (`SINGLE_NODE_MULTI_WRITER`).
-    pub(super) fn single_node_multi_writer(&self) -> bool {
-        self.controller.contains(&Rpc::SingleNodeMultiWriter)
-    }
-}
-
 /// Checks the capabilities needed to create or delete any volume.
 ///
 /// # Errors
@@ -29,7 +22,7 @@ impl Capabilities {
 pub(super) fn check(capabilities: &Capabilities) -> Result<(), Failure> {
     let lacks = if !capabilities.plugin.contains(&Service::ControllerService) {
         "plugin CONTROLLER_SERVICE"
-    } else if !capabilities.controller.contains(&Rpc::CreateDeleteVolume) {
+    } else if !capabilities.has(Rpc::CreateDeleteVolume) {
         "controller CREATE_DELETE_VOLUME"
     } else {
         return Ok(());
@@ -55,7 +48,7 @@ pub(super) fn check_create(
         SourceKind::Claim => Rpc::CloneVolume,
     });
     let mut needed = copied.into_iter().chain(modified);
-    let lacking = needed.find(|rpc| !settings.driver.capabilities.controller.contains(rpc));
+    let lacking = needed.find(|rpc| !settings.driver.capabilities.has(*rpc));
     lacking.map_or(Ok(()), |rpc| {
         let what = match rpc {
             Rpc::CreateDeleteSnapshot => "snapshot restore",

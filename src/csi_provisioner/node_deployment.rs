@@ -25,7 +25,7 @@ use super::{CsiProvisioner, PreparedCreate};
 use crate::{
     controller::{
         peers::Peers,
-        provisioner::{Failure, ProvisionRequest, Turn},
+        provisioner::{Failure, ProvisionRequest, ShouldProvision},
     },
     csi::{
         CallError,
@@ -80,53 +80,57 @@ impl NodeDeployment {
 
     /// Whether and when this node provisions for the request's claim. `provisioner` is used to ask
     /// the driver and to write.
-    pub(super) async fn turn(
+    pub(super) async fn should_provision(
         &self,
         provisioner: &CsiProvisioner,
         request: &ProvisionRequest,
-    ) -> Turn {
+    ) -> ShouldProvision {
         let immediate = self.flags.immediate_binding;
         let uid = request.claim.uid();
-        let turn =
+        let decided =
             match ownership::ownership(self.node(), immediate, &request.claim, &request.class) {
-                Ownership::Ours => Turn::Ours,
-                Ownership::Others => Turn::Others,
+                Ownership::Ours => ShouldProvision::Yes,
+                Ownership::Others => ShouldProvision::No,
                 Ownership::Free => self.bid(provisioner, request).await,
             };
-        if matches!(turn, Turn::Ours | Turn::Others) {
+        if matches!(decided, ShouldProvision::Yes | ShouldProvision::No) {
             self.peers.forget(uid);
         }
-        turn
+        decided
     }
 
     /// Waits for the claim's delay, and then tries to become its owner.
-    async fn bid(&self, provisioner: &CsiProvisioner, request: &ProvisionRequest) -> Turn {
+    async fn bid(
+        &self,
+        provisioner: &CsiProvisioner,
+        request: &ProvisionRequest,
+    ) -> ShouldProvision {
         let uid = request.claim.uid();
         if !self.is_allowed(provisioner, request).await {
-            return Turn::Others;
+            return ShouldProvision::No;
         }
         let wait = self.peers.wait(uid);
         if !wait.is_zero() {
             tracing::trace!(?wait, "will try to become the claim's owner");
-            return Turn::Later(wait);
+            return ShouldProvision::Later(wait);
         }
         if !self.has_space(provisioner, request).await {
             self.metrics.ownership_tried("full");
             self.peers.tried(uid);
-            return Turn::Unable;
+            return ShouldProvision::Unable;
         }
         match self.take_ownership(provisioner, request).await {
-            Ok(choice) => self.turn_after(uid, &choice),
+            Ok(choice) => self.after_bid(uid, &choice),
             Err(error) => {
                 self.metrics.ownership_tried("failed");
                 self.peers.tried(uid);
-                Turn::Failed(self.selection_failed(&request.claim, &error))
+                ShouldProvision::Failed(self.selection_failed(&request.claim, &error))
             }
         }
     }
 
-    /// The turn that follows from the result of a try.
-    fn turn_after(&self, uid: &str, choice: &Choice) -> Turn {
+    /// What follows from the result of a try.
+    fn after_bid(&self, uid: &str, choice: &Choice) -> ShouldProvision {
         tracing::debug!(?choice, "tried to become the claim's owner");
         self.metrics.ownership_tried(match choice {
             Choice::Own => "own",
@@ -135,10 +139,10 @@ impl NodeDeployment {
             Choice::Changed => "changed",
         });
         if *choice != Choice::Changed {
-            return Turn::Others;
+            return ShouldProvision::No;
         }
         self.peers.tried(uid);
-        Turn::Later(self.peers.wait(uid).max(MIN_WAIT))
+        ShouldProvision::Later(self.peers.wait(uid).max(MIN_WAIT))
     }
 
     /// The error for the event, in external-provisioner's words.
@@ -193,7 +197,7 @@ impl NodeDeployment {
     /// Whether this node has space for the claim's volume. If that can't be determined, returns
     /// true: this node then becomes the owner, so that one process reports the error.
     async fn has_space(&self, provisioner: &CsiProvisioner, request: &ProvisionRequest) -> bool {
-        if !provisioner.0.settings.driver.capabilities.controller.contains(&Rpc::GetCapacity) {
+        if !provisioner.0.settings.driver.capabilities.has(Rpc::GetCapacity) {
             return true;
         }
         let create = match provisioner.check(&mut self.with_this_node(request)).await {

@@ -15,7 +15,9 @@ use crate::{
         model::source::{Source, SourceKind},
         provisioner::{Failure, NotPrepared, ProvisionRequest},
     },
-    csi::proto::{CapacityRange, CreateVolumeRequest},
+    csi::proto::{
+        CapacityRange, CreateVolumeRequest, controller_service_capability::rpc::Type as Rpc,
+    },
     kube::{
         ApiError,
         objects::{Claim, StorageClass, View as _, VolumeAttributesClass},
@@ -79,7 +81,7 @@ pub(super) struct SecretReferences {
 }
 
 /// Builds the request, or returns why there is none. `named` is the claim's source.
-pub(super) async fn prepare(
+pub(super) async fn build(
     reads: &Reads,
     settings: &ProvisionerSettings,
     topology: Option<&Topology>,
@@ -104,7 +106,7 @@ pub(super) async fn prepare(
     let context = TemplateContext::of_claim(&request.claim, &volume_name);
     (prepared.secrets, prepared.secret) =
         resolve_secrets(reads, settings, request, &context).await?;
-    prepared.read.extend(prepared.secret.source().cloned());
+    prepared.read.extend(prepared.secret.object().cloned());
     let given = &request.class.parameters;
     prepared.request.parameters =
         parameters::for_driver(given, |key| settings.ceph_rbd().is_known(given, key))
@@ -156,7 +158,7 @@ pub(super) fn draft(
     let fs_type = parameters::fs_type(&class.parameters, &settings.flags.default_fstype)?;
     let size = size(claim)?;
     settings.ceph_rbd().check_size(&class.parameters, &fs_type, &size)?;
-    let multi_writer = settings.driver.capabilities.single_node_multi_writer();
+    let multi_writer = settings.driver.capabilities.has(Rpc::SingleNodeMultiWriter);
     let create = CreateVolumeRequest {
         name,
         // If the size overflows, none is requested, as in external-provisioner; a volume that is

@@ -181,7 +181,7 @@ fn resolved(
 pub(super) struct SecretValues {
     values: BTreeMap<String, SecretValue>,
     /// The Secret that was read.
-    source: Option<Dependency>,
+    object: Option<Dependency>,
 }
 
 /// A value is not UTF-8, which CSI requires. external-provisioner detects this when the request is
@@ -200,8 +200,8 @@ impl SecretValues {
     }
 
     /// The Secret that was read: if the driver refuses, a change of it may help.
-    pub(super) fn source(&self) -> Option<&Dependency> {
-        self.source.as_ref()
+    pub(super) fn object(&self) -> Option<&Dependency> {
+        self.object.as_ref()
     }
 }
 
@@ -243,8 +243,8 @@ pub(super) async fn read(
     let unreadable = |source| Unreadable { reference: reference.clone(), source };
     let (namespace, name) = (&reference.namespace, &reference.name);
     let secret = secrets.get(Some(namespace), name).await.map_err(unreadable)?;
-    let source = Some(dependency_on(reference));
-    Ok(SecretValues { values: secret.data.clone(), source })
+    let values = secret.data.clone();
+    Ok(SecretValues { values, object: Some(dependency_on(reference)) })
 }
 
 #[cfg(test)]

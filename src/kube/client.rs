@@ -42,7 +42,7 @@ use super::{
         gate::SentAt,
         pages::{MAX_PAGE, PageSize, paged},
         throttle::{Throttle, is_watch, throttled},
-        whole_answers::Held,
+        whole_answers::BodyPermits,
     },
     objects::{AnyObject, Metadata, View, kind::Kind},
 };
@@ -112,13 +112,17 @@ impl Client {
 
     /// Reads one object with all its fields.
     pub async fn get_raw(&self, kind: &Kind, name: Name<'_>) -> Result<Value, ApiError> {
-        self.get_raw_held(kind, name).await.map(|(object, _)| object)
+        self.get_raw_with_permits(kind, name).await.map(|(object, _)| object)
     }
 
     /// Like [`Self::get_raw`]; also returns the permits of a large object, which are kept as long as that.
-    async fn get_raw_held(&self, kind: &Kind, name: Name<'_>) -> Result<(Value, Held), ApiError> {
+    async fn get_raw_with_permits(
+        &self,
+        kind: &Kind,
+        name: Name<'_>,
+    ) -> Result<(Value, BodyPermits), ApiError> {
         let (object, answer) = self.send(request(Method::GET, kind.object(name))?).await?;
-        Ok((object, answer.held))
+        Ok((object, answer.permits))
     }
 
     /// Reads the metadata of one object of any kind.
@@ -222,7 +226,7 @@ impl Client {
         };
         let (noted, body) = read.await.map_err(|error| ApiError::of_kube(error, &about))?;
         let sent = noted.get().map(|SentAt(at)| *at).unwrap_or_default();
-        Ok(Answer { body, sent, held: noted.get().cloned().unwrap_or_default(), about })
+        Ok(Answer { body, sent, permits: noted.get().cloned().unwrap_or_default(), about })
     }
 }
 
@@ -232,7 +236,7 @@ struct Answer {
     /// When a read was sent, by the boot clock; zero if unknown, as for a write.
     sent: Duration,
     /// The permits of a large body.
-    held: Held,
+    permits: BodyPermits,
     /// The resource and, if the request had one, the name.
     about: String,
 }

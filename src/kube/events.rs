@@ -16,7 +16,7 @@ use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
-pub use self::recorder::{Recorder, Source};
+pub use self::recorder::{ComponentRecorder, Recorder};
 use crate::plain_text::shorten;
 
 /// The longest message, in bytes; some drivers' statuses have 1,500. The API server keeps hundreds of events per

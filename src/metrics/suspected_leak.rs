@@ -13,7 +13,7 @@ impl SuspectedLeak {
     pub const CLOSED_BY_ERRORS: Self = Self("closed_by_errors");
     /// The selected node was given back while a call for it was open.
     pub const NODE_GIVEN_BACK: Self = Self("node_given_back");
-    /// The claim has another volume.
+    /// The claim has another volume, or the volume may be gone with another PersistentVolume.
     pub const SUPERSEDED: Self = Self("superseded");
     /// The topology that the call requested cannot be requested any more.
     pub const TOPOLOGY: Self = Self("topology");

@@ -3,7 +3,7 @@
 //! [`preflight`](super) checks these, and `tests/docs/rights.rs` compares them with
 //! `deploy/kubernetes/rbac.yaml`, where rules of optional features are commented out.
 
-use crate::kube::client::access::Right;
+use crate::kube::client::access::Permission;
 
 /// What a permission is needed for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,13 +66,13 @@ pub struct Need {
 
 impl Need {
     /// The permission.
-    pub fn right(&self) -> Right<'static> {
-        Right { verb: self.verb, group: self.group, resource: self.resource }
+    pub fn right(&self) -> Permission<'static> {
+        Permission { verb: self.verb, group: self.group, resource: self.resource }
     }
 
     /// The permission and its alternative; one of them is enough.
-    pub fn rights(&self) -> impl Iterator<Item = Right<'static>> {
-        let other = self.or.map(|verb| Right { verb, ..self.right() });
+    pub fn rights(&self) -> impl Iterator<Item = Permission<'static>> {
+        let other = self.or.map(|verb| Permission { verb, ..self.right() });
         [self.right()].into_iter().chain(other)
     }
 

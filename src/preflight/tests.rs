@@ -143,11 +143,11 @@ async fn a_right_granted_later_is_reported() {
     let metrics = Metrics::new();
     let namespaces = Namespaces { lease: "csi".to_owned(), capacity: String::new() };
     let mut preflight = Preflight::new(client(&server), namespaces, metrics.api.clone());
-    let missing_rights = preflight.check(&ALL).await.unwrap().to_owned();
+    let missing_permissions = preflight.check(&ALL).await.unwrap().to_owned();
     assert!(
-        missing_rights[0].to_string().contains("to the Role in namespace csi"),
+        missing_permissions[0].to_string().contains("to the Role in namespace csi"),
         "{}",
-        missing_rights[0]
+        missing_permissions[0]
     );
     assert_eq!(preflight.check(&ALL).await, None, "no change");
     assert_eq!(log.text().lines().count(), 1);

@@ -33,9 +33,9 @@ const RECHECK: Duration = Duration::from_secs(10);
 const LIST_INTERVAL: Duration = Duration::from_secs(10);
 
 /// What a list of all claims says of a source.
-enum Shared {
+enum References {
     /// The namespaces of the claims that need it.
-    Of(BTreeSet<String>),
+    In(BTreeSet<String>),
     /// The next list is due after this time.
     Later(Duration),
 }
@@ -57,7 +57,7 @@ pub(super) type Namespaces = BTreeMap<NamedSource, BTreeSet<String>>;
 impl Protection {
     /// Removes the source's finalizer, if that is due.
     pub(super) async fn free(&self, source: &NamedSource) -> Action {
-        let _lock = self.0.locks.hold(&source.to_string()).await;
+        let _lock = self.0.locks.lock(&source.to_string()).await;
         self.free_if_due(source).await.unwrap_or_else(|error| {
             tracing::warn!(%source, %error, "cannot take our finalizer off");
             Action::Retry
@@ -82,8 +82,8 @@ impl Protection {
         uid: &str,
     ) -> Result<Action, Arc<ApiError>> {
         let namespaces = match self.references_of(source).await? {
-            Shared::Of(namespaces) => namespaces,
-            Shared::Later(wait) => return Ok(Action::RequeueAfter(wait)),
+            References::In(namespaces) => namespaces,
+            References::Later(wait) => return Ok(Action::RequeueAfter(wait)),
         };
         match NamedBy::of(namespaces, source) {
             NamedBy::OwnNamespace => return Ok(Action::RequeueAfter(RECHECK)),
@@ -174,16 +174,16 @@ impl Protection {
     /// The namespaces of the pending claims that need the source, by a list of all claims. Anybody can set
     /// our finalizer on snapshots of his own, and so order such a list: one serves all that wait for one,
     /// and the next comes [`LIST_INTERVAL`] later.
-    async fn references_of(&self, source: &NamedSource) -> Result<Shared, ApiError> {
+    async fn references_of(&self, source: &NamedSource) -> Result<References, ApiError> {
         let wanted = {
             let mut lists = self.0.reference_lists.lock();
             if let Some(namespaces) = lists.results.remove(source) {
-                return Ok(Shared::Of(namespaces));
+                return Ok(References::In(namespaces));
             }
             lists.wanted.insert(source.clone());
             let now = Instant::now();
             if let Some(next) = lists.next.filter(|next| now < *next) {
-                return Ok(Shared::Later(next - now));
+                return Ok(References::Later(next - now));
             }
             lists.next = Some(now + LIST_INTERVAL);
             // What the list before found, and nobody came for, is too old.
@@ -197,7 +197,7 @@ impl Protection {
             let namespaces = named.remove(&other).unwrap_or_default();
             lists.results.insert(other, namespaces);
         }
-        Ok(Shared::Of(own))
+        Ok(References::In(own))
     }
 
     /// Reads live which of the sources pending claims need, and the namespaces of these claims.

@@ -15,7 +15,7 @@ use crate::kube::{
     events::{Severity, Subject},
 };
 
-/// How long a process must observe a source as Terminating before it releases it.
+/// How long a process must have seen an object being deleted before it gives it up.
 const MIN_OBSERVED: Duration = Duration::from_secs(5 * 60);
 
 /// The interval of checks of deleted sources of clones.
@@ -39,7 +39,7 @@ impl Observed {
         for (source, Terminating { uid, since }) in terminating {
             let first = || (uid.clone(), Instant::now());
             let (_, first) = self.0.entry(source.clone()).or_insert_with(first);
-            if is_overdue(*since, first.elapsed(), now, timeout) {
+            if is_overdue(Some(*since), first.elapsed(), now, timeout) {
                 overdue.insert(source.clone(), uid.clone());
             }
         }
@@ -47,18 +47,20 @@ impl Observed {
     }
 }
 
-/// Whether a source that was deleted at `deleted`, and that this process has observed as
-/// Terminating for `observed`, has been held for the time-out.
-fn is_overdue(
-    deleted: Timestamp,
-    observed: Duration,
+/// Whether an object that was deleted at `deleted` has been kept for `timeout`. The wall clock may be wrong, and no
+/// process may have been running for a long time, so this process must also have seen the object being deleted for
+/// `seen`, a while. Without a deletion time, `seen` alone counts.
+pub(crate) fn is_overdue(
+    deleted: Option<Timestamp>,
+    seen: Duration,
     now: Timestamp,
     timeout: Option<Duration>,
 ) -> bool {
     let Some(timeout) = timeout.filter(|timeout| !timeout.is_zero()) else { return false };
     // A deletion in the future counts as now.
-    let held = Duration::try_from(now.duration_since(deleted)).unwrap_or_default();
-    held >= timeout && observed >= timeout.min(MIN_OBSERVED)
+    let since = |deleted| Duration::try_from(now.duration_since(deleted)).unwrap_or_default();
+    let kept = deleted.map_or(seen, since);
+    !seen.is_zero() && kept >= timeout && seen >= timeout.min(MIN_OBSERVED)
 }
 
 impl Protection {
@@ -93,7 +95,7 @@ impl Protection {
     /// Removes the finalizer from the object although pending claims name it, and reports that.
     async fn release(&self, source: &NamedSource, uid: &str) -> Result<(), Arc<ApiError>> {
         let is_due = || self.0.holders.lock().is_kept_by_names(source, uid);
-        let _lock = self.0.locks.hold(&source.to_string()).await;
+        let _lock = self.0.locks.lock(&source.to_string()).await;
         if !is_due() || self.is_of_another_driver(source, uid).await? {
             return Ok(());
         }

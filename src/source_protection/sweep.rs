@@ -99,7 +99,7 @@ impl Protection {
         uid: &str,
         named: NamedBy,
     ) -> Result<(), Arc<ApiError>> {
-        let _lock = self.0.locks.hold(&source.to_string()).await;
+        let _lock = self.0.locks.lock(&source.to_string()).await;
         let is_orphan = || self.0.holders.lock().is_orphan(source);
         let is_held = match named {
             NamedBy::OwnNamespace => true,

@@ -34,7 +34,8 @@ pub(super) fn protection(server: &Server, settings: ProtectionSettings) -> Prote
     let tasks = Tasks::new(Arc::new(TokioSpawner)).0;
     let metrics = Metrics::new();
     let lane = event_lane(&Server::new(|_, _| Answer::json(201, &json!({}))));
-    let events = Recorder::start(lane, &tasks, paused_clock(), random(), &metrics).from("test");
+    let events =
+        Recorder::start(lane, &tasks, paused_clock(), random(), &metrics).for_component("test");
     Protection::new(ProtectionDeps {
         client: client(server),
         metrics,

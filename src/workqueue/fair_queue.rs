@@ -35,7 +35,7 @@ pub(super) struct FairQueue<K> {
     /// The flows with keys that are ready or in progress.
     flows: BTreeMap<u64, State<K>>,
     /// The lines with ready keys, the next first.
-    order: BTreeSet<Place>,
+    order: BTreeSet<Rank>,
     ready: usize,
     repeats_in_progress: usize,
     /// How many first attempts in a row went before a repeat that could have gone.
@@ -45,7 +45,7 @@ pub(super) struct FairQueue<K> {
 
 /// The place of a flow's line in the order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct Rank {
     line: Line,
     in_progress: usize,
     /// When the flow was last served, counted in turns.
@@ -138,7 +138,7 @@ impl<K> FairQueue<K> {
         }
         let most =
             if self.flows.len() > 1 { self.workers - self.workers / 4 } else { self.workers };
-        let begin = Place { line, in_progress: 0, served: 0, came: 0, id: 0 };
+        let begin = Rank { line, in_progress: 0, served: 0, came: 0, id: 0 };
         let places = self.order.range(begin..).take_while(|place| place.line == line);
         let mut free = places.filter(|place| place.in_progress < most);
         free.next().map(|place| (line, place.id))
@@ -180,11 +180,11 @@ impl<K> State<K> {
     }
 
     /// The places of its lines that have keys.
-    fn places(&self, id: u64) -> impl Iterator<Item = Place> + use<K> {
+    fn places(&self, id: u64) -> impl Iterator<Item = Rank> + use<K> {
         let Self { in_progress, served, came, .. } = *self;
         let first = (!self.first.is_empty()).then_some(Line::First);
         let repeats = (!self.repeats.is_empty()).then_some(Line::Repeat);
-        [first, repeats].into_iter().flatten().map(move |line| Place {
+        [first, repeats].into_iter().flatten().map(move |line| Rank {
             line,
             in_progress,
             served,

@@ -8,36 +8,38 @@ use tokio::sync::OwnedMutexGuard;
 
 type Locks = Arc<Mutex<BTreeMap<String, Arc<tokio::sync::Mutex<()>>>>>;
 
-/// Keys, each of which is held by at most one task at a time.
+/// Keys, each of which is locked by at most one task at a time.
 #[derive(Debug, Clone, Default)]
 pub struct KeyedMutex {
     locks: Locks,
 }
 
-/// A held key. Dropping it passes the key to the task that has waited longest.
+/// A locked key. Dropping it passes the key to the task that has waited longest.
 #[derive(Debug)]
-pub struct Held {
+pub struct KeyedMutexGuard {
     key: String,
     locks: Locks,
     guard: Option<OwnedMutexGuard<()>>,
 }
 
 impl KeyedMutex {
-    /// Waits until no other task holds `key`, and then holds it.
-    pub async fn hold(&self, key: &str) -> Held {
+    /// Waits until no other task has locked `key`, and then locks it.
+    pub async fn lock(&self, key: &str) -> KeyedMutexGuard {
         let lock = Arc::clone(self.locks.lock().entry(key.to_owned()).or_default());
         // Created before the wait, so that a cancelled wait cleans up as well.
-        let mut held = Held { key: key.to_owned(), locks: Arc::clone(&self.locks), guard: None };
-        held.guard = Some(lock.lock_owned().await);
-        held
+        let mut guard =
+            KeyedMutexGuard { key: key.to_owned(), locks: Arc::clone(&self.locks), guard: None };
+        guard.guard = Some(lock.lock_owned().await);
+        guard
     }
 
-    /// Holds `key` unless another task does.
-    pub fn try_hold(&self, key: &str) -> Option<Held> {
+    /// Locks `key` unless another task has.
+    pub fn try_lock(&self, key: &str) -> Option<KeyedMutexGuard> {
         let lock = Arc::clone(self.locks.lock().entry(key.to_owned()).or_default());
-        let mut held = Held { key: key.to_owned(), locks: Arc::clone(&self.locks), guard: None };
-        held.guard = Some(lock.try_lock_owned().ok()?);
-        Some(held)
+        let mut guard =
+            KeyedMutexGuard { key: key.to_owned(), locks: Arc::clone(&self.locks), guard: None };
+        guard.guard = Some(lock.try_lock_owned().ok()?);
+        Some(guard)
     }
 
     /// The number of keys that are held or waited for.
@@ -53,7 +55,7 @@ impl KeyedMutex {
     }
 }
 
-impl Drop for Held {
+impl Drop for KeyedMutexGuard {
     fn drop(&mut self) {
         let mut locks = self.locks.lock();
         drop(self.guard.take());
@@ -73,9 +75,9 @@ mod tests {
     #[tokio::test]
     async fn a_key_has_one_holder_and_is_removed_after_the_last() {
         let mutex = KeyedMutex::default();
-        let first = mutex.hold("pv-1").await;
-        let other = mutex.hold("pv-2").await;
-        let mut second = Box::pin(mutex.hold("pv-1"));
+        let first = mutex.lock("pv-1").await;
+        let other = mutex.lock("pv-2").await;
+        let mut second = Box::pin(mutex.lock("pv-1"));
         assert!(second.as_mut().now_or_never().is_none(), "held twice");
         drop(first);
         let second = second.now_or_never().expect("free");
@@ -87,12 +89,12 @@ mod tests {
     #[tokio::test]
     async fn a_try_does_not_wait_and_leaves_nothing_behind() {
         let mutex = KeyedMutex::default();
-        let first = mutex.try_hold("pv").unwrap();
-        assert!(mutex.try_hold("pv").is_none());
+        let first = mutex.try_lock("pv").unwrap();
+        assert!(mutex.try_lock("pv").is_none());
         drop(first);
         assert!(mutex.is_empty());
-        let first = mutex.hold("pv").await;
-        assert!(mutex.try_hold("pv").is_none());
+        let first = mutex.lock("pv").await;
+        assert!(mutex.try_lock("pv").is_none());
         drop(first);
         assert!(mutex.is_empty());
     }
@@ -101,8 +103,8 @@ mod tests {
     async fn a_cancelled_wait_leaves_nothing_behind() {
         for holder_goes_first in [true, false] {
             let mutex = KeyedMutex::default();
-            let first = mutex.hold("pv").await;
-            let mut second = Box::pin(mutex.hold("pv"));
+            let first = mutex.lock("pv").await;
+            let mut second = Box::pin(mutex.lock("pv"));
             assert!(second.as_mut().now_or_never().is_none());
             if holder_goes_first {
                 drop(first);

@@ -327,7 +327,7 @@ fn start(
     let (seen, panics) = (Journal::default(), Journal::default());
     let (journal, panicked) = (Arc::clone(&seen), Arc::clone(&panics));
     let began = Instant::now();
-    let handler = move |key| {
+    let handler = move |(), key| {
         let journal = Arc::clone(&journal);
         async move {
             {
@@ -340,10 +340,10 @@ fn start(
             action(key).expect("asked to panic")
         }
     };
-    let on_panic = move |key: &u8| panicked.lock().pieces.push((*key, 0));
+    let on_panic = move |(): &(), key: &u8| panicked.lock().pieces.push((*key, 0));
     let tasks = tasks();
-    let job = work(queue.clone(), limit, tasks.clone(), handler, on_panic);
-    tasks.spawn("work", job);
+    let (queue, own) = (queue.clone(), tasks.clone());
+    tasks.spawn("work", async move { work(&queue, limit, &own, &(), handler, on_panic).await });
     (seen, panics)
 }
 
@@ -415,7 +415,7 @@ async fn work_ends_after_shutdown_and_the_last_task() {
     let queue = queue();
     queue.add(1);
     let tasks = tasks();
-    let handler = |_| async {
+    let handler = |(), _| async {
         tokio::time::sleep(secs(7)).await;
         Action::Retry
     };
@@ -425,7 +425,7 @@ async fn work_ends_after_shutdown_and_the_last_task() {
         queue.add(2);
         queue.shut_down();
     };
-    let working = work(queue.clone(), 1, tasks, handler, |_| ());
+    let working = work(&queue, 1, &tasks, &(), handler, |(), _| ());
     tokio::join!(working, closing);
     assert_eq!(began.elapsed(), secs(7));
 }

@@ -23,38 +23,41 @@ pub enum Action {
 }
 
 /// What the workers of a queue share.
-struct Shared<K: Ord + Clone, H, P> {
+struct Shared<W, K: Ord + Clone, H, P> {
     queue: Queue<K>,
-    handler: H,
+    worker: W,
+    sync: H,
     on_panic: P,
     /// Held by the one worker that waits for a key, so that a key wakes only one.
     waits: Mutex<()>,
 }
 
-/// Runs so many workers, each of which calls `handler` for one of the queue's keys at a time. Returns when
-/// the queue is shut down and all workers have ended.
+/// Runs `workers` tasks, each of which calls `sync` with a clone of `worker` for one of the queue's keys at a
+/// time. Returns when the queue is shut down and all tasks have ended.
 ///
-/// If `handler` panics, that is logged and counted, the key is not processed again until it is added, and
+/// If `sync` panics, that is logged and counted, the key is not processed again until it is added, and
 /// `on_panic` is called with it.
-pub async fn work<K, F, P>(
-    queue: Queue<K>,
+pub async fn work<W, K, F>(
+    queue: &Queue<K>,
     workers: usize,
-    tasks: Tasks,
-    handler: impl Fn(K) -> F + Send + Sync + 'static,
-    on_panic: P,
+    tasks: &Tasks,
+    worker: &W,
+    sync: impl Fn(W, K) -> F + Send + Sync + 'static,
+    on_panic: impl Fn(&W, &K) + Send + Sync + 'static,
 ) where
+    W: Clone + Send + Sync + 'static,
     K: Ord + Clone + Debug + Send + 'static,
     F: Future<Output = Action> + Send + 'static,
-    P: Fn(&K) + Send + Sync + 'static,
 {
-    let shared = Arc::new(Shared { queue, handler, on_panic, waits: Mutex::default() });
+    let (queue, worker) = (queue.clone(), worker.clone());
+    let shared = Arc::new(Shared { queue, worker, sync, on_panic, waits: Mutex::default() });
     let (working, mut ended) = mpsc::channel::<Infallible>(1);
     for _ in 0..workers.max(1) {
         let (shared, working) = (Arc::clone(&shared), working.clone());
         tasks.spawn(shared.queue.name(), async move {
             let _working = working;
             while let Some(item) = shared.take().await {
-                process(item, &shared.handler, &shared.on_panic).await;
+                shared.process(item).await;
             }
         });
     }
@@ -62,37 +65,41 @@ pub async fn work<K, F, P>(
     ended.recv().await;
 }
 
-impl<K: Ord + Clone, H, P> Shared<K, H, P> {
+impl<W, K, F, H, P> Shared<W, K, H, P>
+where
+    W: Clone,
+    K: Ord + Clone + Debug + Send + 'static,
+    F: Future<Output = Action> + Send + 'static,
+    H: Fn(W, K) -> F,
+    P: Fn(&W, &K),
+{
     /// Waits for a key; `None` once the queue is shut down.
     async fn take(&self) -> Option<Item<K>> {
         let _waits = self.waits.lock().await;
         self.queue.get().await
     }
-}
 
-/// Processes one key and requeues it as its action says.
-async fn process<K, F>(item: Item<K>, handler: impl Fn(K) -> F, on_panic: impl Fn(&K))
-where
-    K: Ord + Clone + Debug + Send + 'static,
-    F: Future<Output = Action> + Send + 'static,
-{
-    let key = (*item).clone();
-    let span = tracing::info_span!("work", attempt = item.queue.failures(&key) + 1);
-    // Calls the handler inside, to catch a panic before its future exists. Boxed, as its future is large
-    // and each wrapper would move it.
-    match catch_panic(async { handler(key).boxed().await }.instrument(span)).await {
-        Ok(action) => apply(&item, action),
-        Err(panic) => {
-            let key = &*item;
-            tracing::error!(
-                queue = item.queue.name(),
-                ?key,
-                panic,
-                "work on a key panicked; this is a bug"
-            );
-            item.queue.0.metrics.panics.inc();
-            item.queue.forget(key);
-            on_panic(key);
+    /// Processes one key and requeues it as its action says.
+    async fn process(&self, item: Item<K>) {
+        let key = (*item).clone();
+        let span = tracing::info_span!("work", attempt = item.queue.failures(&key) + 1);
+        // Calls `sync` inside, to catch a panic before its future exists. Boxed, as its future is large and
+        // each wrapper would move it.
+        let synced = async { (self.sync)(self.worker.clone(), key).boxed().await };
+        match catch_panic(synced.instrument(span)).await {
+            Ok(action) => apply(&item, action),
+            Err(panic) => {
+                let key = &*item;
+                tracing::error!(
+                    queue = item.queue.name(),
+                    ?key,
+                    panic,
+                    "work on a key panicked; this is a bug"
+                );
+                item.queue.0.metrics.panics.inc();
+                item.queue.forget(key);
+                (self.on_panic)(&self.worker, key);
+            }
         }
     }
 }

@@ -77,7 +77,7 @@ fn claim_events(server: Connections) -> Events {
     let gate = Gate::open(Arc::new(Fixed));
     let lanes = Lanes::new(server, LaneSettings::default(), gate, random.clone(), &metrics);
     let recorder = Recorder::start(lanes.events, &tasks, Arc::new(Fixed), random, &metrics);
-    Events::new(recorder.from("driver_host"))
+    Events::new(recorder.for_component("driver_host"))
 }
 
 fn claim(number: usize) -> Claim {

@@ -20,7 +20,7 @@ use csi_provisioner::{
         peers::Peers,
         provisioner::{
             Deleter, Failure, NotDeleted, NotPrepared, Outcome, ProvisionRequest,
-            ProvisionedVolume, Provisioner, Turn, VolumeHandle,
+            ProvisionedVolume, Provisioner, ShouldProvision, VolumeHandle,
         },
     },
     flags::ClaimProtection,
@@ -44,10 +44,18 @@ struct Panicking {
 }
 
 impl Provisioner for Panicking {
-    type Request = ();
+    type Prepared = ();
 
-    async fn turn(&self, _request: &ProvisionRequest) -> Turn {
-        Turn::Ours
+    fn secret_names(&self, _request: &ProvisionRequest) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn can_send(&self, (): &()) -> bool {
+        true
+    }
+
+    async fn should_provision(&self, _request: &ProvisionRequest) -> ShouldProvision {
+        ShouldProvision::Yes
     }
 
     async fn prepare(&self, _request: &mut ProvisionRequest) -> Result<(), NotPrepared> {
@@ -72,7 +80,7 @@ impl Provisioner for Panicking {
 }
 
 impl Deleter for Panicking {
-    type Removal = ();
+    type PreparedDelete = ();
 
     async fn discard(
         &self,
@@ -125,7 +133,7 @@ fn start(api: &ApiServer, provisioner: Arc<Panicking>) -> Metrics {
         metrics: metrics.clone(),
         random: Arc::clone(&random),
         clock: Arc::clone(&clock),
-        events: recorder.from("test"),
+        events: recorder.for_component("test"),
         driver: DRIVER.to_owned(),
         tasks: tasks.clone(),
         settings: ProtectionSettings {
@@ -148,7 +156,7 @@ fn start(api: &ApiServer, provisioner: Arc<Panicking>) -> Metrics {
         nodes: None,
         client: lanes.objects,
         classes: Classes::default(),
-        events: Events::new(recorder.from("test")),
+        events: Events::new(recorder.for_component("test")),
         metrics: metrics.clone(),
         clock,
         random,

@@ -13,7 +13,7 @@ use csi_provisioner::{
     flags::{Capacity, Flags},
     kube::{
         ApiError, Client,
-        access::{Right, attributes},
+        access::{Permission, attributes},
     },
     preflight::{self, Feature, NEEDS, Namespaces, Need},
 };
@@ -123,7 +123,7 @@ fn of_severity(
 ) -> Vec<Finding> {
     let alike = missing.iter().copied().filter(|need| uses.severity(need) == severity);
     let alike: Vec<&Need> = alike.collect();
-    let finding = |missing: preflight::MissingRights| {
+    let finding = |missing: preflight::MissingPermissions| {
         let need = alike.iter().find(|need| need.resource == missing.resource);
         let feature = need.map(|need| need.feature);
         let condition = feature
@@ -218,7 +218,7 @@ async fn missing(
 async fn may(
     client: &Client,
     account: Account<'_>,
-    right: Right<'_>,
+    right: Permission<'_>,
     namespace: Option<&str>,
 ) -> Result<bool, ApiError> {
     let spec = json!({

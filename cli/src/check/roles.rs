@@ -121,12 +121,12 @@ fn selects(selector: &Value, role: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use csi_provisioner::kube::access::Right;
+    use csi_provisioner::kube::access::Permission;
 
     const ACCOUNT: Account<'static> = Account { namespace: "ns", name: "p" };
 
-    fn right(resource: &str) -> Right<'_> {
-        Right { verb: "get", group: "", resource }
+    fn right(resource: &str) -> Permission<'_> {
+        Permission { verb: "get", group: "", resource }
     }
 
     fn manifest(text: &str) -> Manifest {

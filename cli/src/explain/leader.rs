@@ -172,8 +172,8 @@ fn describe_driver(status: &Status, explanation: &mut Explanation) {
         explanation.add(Cause::event(State::Waiting, format!("The leader is not ready: {why}")));
     }
     // Whether this claim needs the right is not known.
-    for lack in &status.missing_rights {
-        let cause = Cause::new(State::Waiting, format!("The provisioner: {lack}"));
+    for permission in &status.missing_permissions {
+        let cause = Cause::new(State::Waiting, format!("The provisioner: {permission}"));
         explanation.add(cause.see("rights").advise("Add the rule to the provisioner's role."));
     }
 }

@@ -27,7 +27,7 @@ pub(super) fn text(shown: &Shown) -> String {
     let Shown { status, without_consumer, unlisted } = shown;
     let mut text = head(status);
     let (claims, volumes) = (&status.work.claims, &status.work.volumes);
-    text += &missing_rights(&status.missing_rights);
+    text += &missing_permissions(&status.missing_permissions);
     let counts = claims.by_stage.iter().map(|(stage, count)| format!("{count} {}", words(*stage)));
     let counts = counts.collect::<Vec<_>>().join(", ");
     if !counts.is_empty() {
@@ -82,14 +82,14 @@ fn driver(status: &Status) -> String {
     text
 }
 
-fn missing_rights(lacks: &[String]) -> String {
+fn missing_permissions(permissions: &[String]) -> String {
     let mut text = String::new();
-    for (index, lack) in lacks.iter().enumerate() {
+    for (index, permission) in permissions.iter().enumerate() {
         if index == 0 {
             text += "\nMissing permissions:\n";
         }
         // Writing to a string cannot fail.
-        let _ = writeln!(text, "  {}", escaped(lack));
+        let _ = writeln!(text, "  {}", escaped(permission));
     }
     text
 }
@@ -224,7 +224,7 @@ mod tests {
                 ..DriverStatus::default()
             },
             leader: LeaderStatus { leads: true, identity: "pod".into(), lease: "csi/d".into() },
-            missing_rights: vec!["lacks this".into()],
+            missing_permissions: vec!["lacks this".into()],
             work: Overview { claims, volumes },
             ..Status::default()
         }
@@ -261,7 +261,7 @@ mod tests {
         status.driver.last_calls.failure = Some(failure);
         status.driver.name.clone_from(&odd);
         status.not_ready = Some(odd.clone());
-        status.missing_rights = vec![odd];
+        status.missing_permissions = vec![odd];
         let text = text(status);
         assert!(!text.chars().any(|c| c != '\n' && is_odd(c)), "{text}");
     }

@@ -34,6 +34,7 @@ use crate::{
         objects::{Claim, View as _},
     },
     metrics::SuspectedLeak,
+    source_protection::is_overdue,
 };
 
 /// How open calls are recorded.
@@ -63,9 +64,6 @@ enum Due {
 const LAST_TRIES: usize = 5;
 /// The wait between two of these tries.
 const LAST_WAIT: Duration = Duration::from_millis(200);
-
-/// How long a process keeps a deleted claim at least, unless the time-out is shorter.
-const LEAST_SEEN: Duration = Duration::from_secs(5 * 60);
 
 /// Decides what to do with the record of a claim. `overdue`: the claim has been deleted for longer
 /// than it is kept. `current`: its record is of the open request.
@@ -99,21 +97,6 @@ fn due(mode: ClaimProtection, claim: &KnownClaim, overdue: bool, current: bool) 
 /// Whether nobody will provision for the claim any more, as it is bound or being deleted.
 fn is_over(claim: &Claim) -> bool {
     claim.is_terminating() || !claim.is_unbound()
-}
-
-/// Whether a claim that was deleted at `deleted` has been kept for `timeout`. The wall clock may be
-/// wrong, and no process may have been running for a long time, so this process must also have
-/// `seen` the claim being deleted for a while. Without a deletion time, `seen` alone counts.
-fn is_overdue(
-    deleted: Option<jiff::Timestamp>,
-    seen: Duration,
-    now: jiff::Timestamp,
-    timeout: Option<Duration>,
-) -> bool {
-    let Some(timeout) = timeout else { return false };
-    let since = |deleted| Duration::try_from(now.duration_since(deleted)).unwrap_or_default();
-    let kept = deleted.map_or(seen, since);
-    !seen.is_zero() && kept >= timeout && seen >= timeout.min(LEAST_SEEN)
 }
 
 /// Why a claim is not protected by a record.

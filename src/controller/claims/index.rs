@@ -49,7 +49,7 @@ pub use self::{
 use super::{record_status, record_status::RecordStatus, reporting::labels, state::ClaimState};
 use crate::{
     controller::{
-        item::Key,
+        Key,
         model::unsaved_volume::UnsavedVolume,
         ownership::{ProvisionerIdentity, class_of_claim},
     },
@@ -63,7 +63,7 @@ use crate::{
 pub struct ClaimIndex(Arc<Shared>);
 
 /// Called with the UID of a claim that no longer needs the source of its volume.
-type Closed = Box<dyn Fn(&str) + Send + Sync>;
+type SourceReleased = Box<dyn Fn(&str) + Send + Sync>;
 
 struct Shared {
     identity: ProvisionerIdentity,
@@ -73,7 +73,7 @@ struct Shared {
 }
 
 struct Inner {
-    closed: Closed,
+    source_released: SourceReleased,
     /// Whether claims, and after them PersistentVolumes, are listed. Before, a claim may have a
     /// PersistentVolume that this process does not know of (safety rule 6).
     both_listed: bool,
@@ -88,14 +88,14 @@ struct Inner {
 }
 
 impl ClaimIndex {
-    /// Creates an empty index. `closed` is called at least once for each claim that no longer needs the
+    /// Creates an empty index. `source_released` is called at least once for each claim that no longer needs the
     /// source of its volume; the index is locked meanwhile, so it must not call the index.
     pub fn new(
         identity: ProvisionerIdentity,
-        closed: impl Fn(&str) + Send + Sync + 'static,
+        source_released: impl Fn(&str) + Send + Sync + 'static,
     ) -> Self {
         let inner = Inner {
-            closed: Box::new(closed),
+            source_released: Box::new(source_released),
             both_listed: false,
             entries: BTreeMap::new(),
             by_volume: BTreeMap::new(),
@@ -117,8 +117,8 @@ impl ClaimIndex {
     }
 
     /// Whose claim it is, by class and namespace, and whether a call was made for it. The class is that which is
-    /// asked with: beside the annotation that names it, the claim's field may hold any text, with which a user
-    /// could make a flow of each claim.
+    /// asked with: beside the annotation that names it, the claim's field may hold any text, so that a
+    /// user could give each claim a flow of its own.
     pub fn flow(&self, uid: &str, id: &dyn Fn((&str, &str)) -> u64) -> Flow {
         let inner = self.0.inner.lock();
         let Some(Entry { known, .. }) = inner.entries.get(uid) else { return Flow::default() };
@@ -141,8 +141,8 @@ impl ClaimIndex {
         self.0.inner.lock().change(uid, change)
     }
 
-    /// The driver and the node of this process.
-    pub fn identity(&self) -> &ProvisionerIdentity {
+    #[cfg(test)]
+    fn identity(&self) -> &ProvisionerIdentity {
         &self.0.identity
     }
 
@@ -238,7 +238,7 @@ impl Inner {
         self.entries.insert(uid, Entry::new(volume_name, is_new));
     }
 
-    /// Drops what is left of a closed call, calls `closed` for a claim that no longer needs its
+    /// Drops what is left of a closed call, calls `source_released` for a claim that no longer needs its
     /// source, and removes the entry of a claim that is not ours and has nothing open.
     fn tidy(&mut self, uid: &str) {
         let Some(Entry { known, .. }) = self.entries.get_mut(uid) else { return };
@@ -247,7 +247,7 @@ impl Inner {
             known.request = None;
         }
         if !known.needs_source() {
-            (self.closed)(uid);
+            (self.source_released)(uid);
         }
         if !known.is_kept() {
             self.remove(uid);

@@ -47,7 +47,7 @@ impl<P: Provisioner> ClaimWorker<P> {
             Ok(Edited::Gone) => Action::Done,
             Ok(Edited::Written(_) | Edited::Unchanged(_)) => {
                 // The index still has the node until the event of this write arrives.
-                held.update(Entry::node_given_back);
+                held.update(Entry::require_reads);
                 // The process of another node serves the claim from now on, with a driver of its
                 // own.
                 if is_open && self.deps.identity.node.is_some() {

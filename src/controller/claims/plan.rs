@@ -39,7 +39,7 @@ pub fn missing_class(claim: &Claim) -> String {
 pub enum Plan {
     /// Nothing, until the next event.
     Drop,
-    /// The claim's class keeps it waiting.
+    /// Something other than the driver keeps the claim waiting: its class, or a suspected leak.
     Blocked {
         /// The reason, for the user.
         why: String,

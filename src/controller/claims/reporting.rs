@@ -22,21 +22,21 @@ use crate::{
 
 /// How long something that often passes by itself may keep a claim waiting before an event says so.
 /// A class may be created right after its claims, or be replaced.
-pub(crate) const PATIENCE: Duration = Duration::from_millis(900);
+pub(crate) const REPORT_AFTER: Duration = Duration::from_millis(900);
 
 /// When to work again on a claim that waits for an object whose change queues it: right before its
 /// event expires.
-const AT_REST: Duration = EVENT_LASTS;
+const RENEW_EVENT_AFTER: Duration = EVENT_LASTS;
 
 /// When to look again at a claim with an open call, which is given up after `--claim-protection-timeout`.
 const OPEN_CALL_RECHECK: Duration = Duration::from_secs(15 * 60);
 
 /// How long a claim with a lasting failure is tried again with back-off.
-pub(crate) const SETTLING: Duration = Duration::from_secs(60);
+pub(crate) const RETRY_LASTING_FOR: Duration = Duration::from_secs(60);
 
 /// How long a call may be open before an event says that it still is. Until then the warning of
 /// the unknown outcome is enough.
-const STILL_OPEN: Duration = Duration::from_secs(20);
+const REPORT_OPEN_AFTER: Duration = Duration::from_secs(20);
 
 impl<P: Provisioner> ClaimWorker<P> {
     /// Notes what the claim waits for, other than the outcome of a call, and reports it once that has lasted
@@ -56,7 +56,7 @@ impl<P: Provisioner> ClaimWorker<P> {
     /// [`ClaimWorker::blocked`] for a claim that is retried with back-off. Returns the action, which comes in
     /// time for the report.
     pub(crate) fn retry_blocked(&self, claim: &Claim, what: &str, why: &str) -> Action {
-        let left = self.blocked(claim, what, why, PATIENCE);
+        let left = self.blocked(claim, what, why, REPORT_AFTER);
         if left.is_zero() { Action::Retry } else { Action::RetryWithin(left) }
     }
 
@@ -106,21 +106,21 @@ impl<P: Provisioner> ClaimWorker<P> {
                     && self.is_settled(request.claim.uid(), &failure.to_string()) =>
             {
                 let why = failure.to_string();
-                self.blocked(&request.claim, &why, &why, SETTLING);
+                self.blocked(&request.claim, &why, &why, RETRY_LASTING_FOR);
             }
             NotPrepared::Failed(failure) => self.report_failure(request, failure),
             NotPrepared::Unrepeatable(failure) => {
                 let why = failure.to_string();
-                self.blocked(&request.claim, &why, &why, PATIENCE);
+                self.blocked(&request.claim, &why, &why, REPORT_AFTER);
             }
             NotPrepared::Reschedule(failure) => self.warn(request, failure),
         }
     }
 
-    /// Whether the claim has failed in this way for [`SETTLING`].
+    /// Whether the claim has failed in this way for [`RETRY_LASTING_FOR`].
     pub(crate) fn is_settled(&self, uid: &str, why: &str) -> bool {
         let lasted = self.index.update(uid, |it| it.blocked_for(why));
-        lasted.is_some_and(|lasted| lasted >= SETTLING)
+        lasted.is_some_and(|lasted| lasted >= RETRY_LASTING_FOR)
     }
 
     /// Whether the user was not warned of an unknown outcome of this kind since the call was opened.
@@ -144,7 +144,7 @@ impl<P: Provisioner> ClaimWorker<P> {
     pub(crate) fn report_still_open(&self, request: &ProvisionRequest, failure: &Failure) {
         tracing::debug!(error = %failure, "the call is still open");
         // The kind is compared, as the driver's message may differ each time.
-        let topic = Topic::Blocked(failure.kind, STILL_OPEN);
+        let topic = Topic::Blocked(failure.kind, REPORT_OPEN_AFTER);
         if self.index.report(request.claim.uid(), topic) {
             self.deps.events.still_provisioning(&request.claim, &still_open(failure));
         }
@@ -160,7 +160,7 @@ impl<P: Provisioner> ClaimWorker<P> {
 /// call that has been open for too long.
 pub(crate) fn await_change(held: &ClaimGuard) -> Action {
     let is_open = held.is(KnownClaim::may_have_open_call);
-    Action::RequeueAfter(if is_open { OPEN_CALL_RECHECK } else { AT_REST })
+    Action::RequeueAfter(if is_open { OPEN_CALL_RECHECK } else { RENEW_EVENT_AFTER })
 }
 
 /// Why the call is still open, in the driver's words if it has any.

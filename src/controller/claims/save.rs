@@ -20,8 +20,8 @@ use super::{
 };
 use crate::{
     controller::{
+        Key,
         events::claim_key,
-        item::Key,
         model::{
             finalizer,
             unsaved_volume::{Seen, Setback, UnsavedVolume},
@@ -102,7 +102,7 @@ pub fn complete(mut volume: PersistentVolume, request: &ProvisionRequest) -> Per
 enum Attempt {
     /// The PersistentVolume exists and is of this volume.
     Saved,
-    /// The claim has a PersistentVolume of another volume, which has this ID there.
+    /// The claim's PersistentVolume is of another volume, which has this ID at the driver.
     Superseded(String),
     /// The PersistentVolume was saved, and somebody has deleted it since. It is not gone yet.
     PvTerminating(Box<Volume>),
@@ -218,7 +218,7 @@ impl ClaimIndex {
 impl<P: Provisioner> ClaimWorker<P> {
     /// Saves the PersistentVolume of the volume that a call has brought; after a failure, the queue does.
     pub(super) async fn save(&self, held: &ClaimGuard) {
-        if self.attempt_and_report(held).await == Action::Retry {
+        if self.attempt_and_queue(held).await == Action::Retry {
             self.unsaved_queue.add_rate_limited(held.uid().clone());
         }
     }
@@ -229,7 +229,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         let Some(known) = held.known() else { return Action::Done };
         let claim = claim_key(&known.claim);
         let span = tracing::info_span!("save", %claim, uid = &**uid, pv = known.key());
-        self.attempt_and_report(&held).instrument(span).await
+        self.attempt_and_queue(&held).instrument(span).await
     }
 
     /// Tries to save all volumes once more before the process exits. Returns when only volumes are
@@ -250,7 +250,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         }
     }
 
-    async fn attempt_and_report(&self, held: &ClaimGuard) -> Action {
+    async fn attempt_and_queue(&self, held: &ClaimGuard) -> Action {
         let Some(to_save) = held.known().and_then(ToSave::of) else { return Action::Done };
         let action = self.attempt_once(held, &to_save).await;
         self.save_attempted.notify_one();
@@ -312,7 +312,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         if !held.is(|known| known.is_gone) {
             self.deps.events.provisioned(to_save.claim(), to_save.unsaved.name());
         }
-        forget(held)
+        finish(held)
     }
 
     /// The PersistentVolume was saved and is being deleted. It is never saved again, as the volume
@@ -325,7 +325,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         self.deps.metrics.controller.provisioned(class, source, to_save.unsaved.started.elapsed());
         self.deps.events.blocked(to_save.claim(), &why);
         held.update(|it| it.pv_terminating(volume, &self.deps.identity));
-        forget(held)
+        finish(held)
     }
 
     /// The claim has another volume, so this one is a suspected leak (safety rule 14).
@@ -336,7 +336,7 @@ impl<P: Provisioner> ClaimWorker<P> {
             to_save.unsaved.handle
         );
         self.suspect(to_save.claim(), SuspectedLeak::SUPERSEDED, &why);
-        forget(held)
+        finish(held)
     }
 
     /// The PersistentVolume that had the name is gone, perhaps with this very volume. The volume is
@@ -419,11 +419,11 @@ impl<P: Provisioner> ClaimWorker<P> {
 /// over.
 fn on_not_needed(held: &ClaimGuard) -> Action {
     tracing::info!("not saved: its claim is gone, and another PersistentVolume has the volume");
-    forget(held)
+    finish(held)
 }
 
 /// There is nothing to save any more.
-fn forget(held: &ClaimGuard) -> Action {
+fn finish(held: &ClaimGuard) -> Action {
     held.update(Entry::saved);
     Action::Done
 }

@@ -250,9 +250,9 @@ impl ClaimState {
             Outcome::Unusable(unusable) => (Self::Unusable(unusable.clone()), Next::Discard),
             // A PersistentVolume that this process did not save closes the call (safety rule 3).
             _ if has_pv => (Self::Done, Next::Drop),
-            Outcome::Background(_) => (Self::Background(OpenCall::default()), Next::Poll),
+            Outcome::Background(_) => (Self::Background(OpenCall::default()), Next::Repeat),
             Outcome::Refused(failure, next) => {
-                Self::after_error(earlier, demand, failure, *next, now)
+                Self::after_refusal(earlier, demand, failure, *next, now)
             }
             Outcome::Unsent(_) | Outcome::NotPrepared(_) => Self::after_unsent(earlier, demand),
         }
@@ -261,9 +261,9 @@ impl ClaimState {
     /// Nothing was sent: an open call stays open, and no other is (safety rule 3).
     fn after_unsent(earlier: Option<OpenCall>, demand: Demand) -> (Self, Next) {
         match (earlier, demand) {
-            (Some(open), _) if open.is_only_recorded => (Self::Recorded, Next::Poll),
-            (Some(open), _) => (Self::Background(open), Next::Poll),
-            (None, Demand::Wanted) => (Self::Waiting, Next::Poll),
+            (Some(open), _) if open.is_only_recorded => (Self::Recorded, Next::Repeat),
+            (Some(open), _) => (Self::Background(open), Next::Repeat),
+            (None, Demand::Wanted) => (Self::Waiting, Next::Repeat),
             (None, Demand::Withdrawn) => (Self::Waiting, Next::Drop),
         }
     }
@@ -280,7 +280,7 @@ impl ClaimState {
         let is_open = self.is_outcome_unknown();
         match (self, why, demand) {
             // A claim that is left to others is followed only while a call is open.
-            (_, NotPrepared::Ignored { .. }, _) if is_open => Next::Poll,
+            (_, NotPrepared::Ignored { .. }, _) if is_open => Next::Repeat,
             (_, NotPrepared::Ignored { .. }, _) => Next::Drop,
             (Self::Waiting, NotPrepared::Reschedule(_), Demand::Wanted) => Next::GiveNodeBack,
             // The node is given back only if no call can still make a volume there (safety rule 4).
@@ -294,7 +294,7 @@ impl ClaimState {
     }
 
     /// The driver refused (safety rule 3).
-    fn after_error(
+    fn after_refusal(
         earlier: Option<OpenCall>,
         demand: Demand,
         failure: &Failure,
@@ -314,7 +314,8 @@ impl ClaimState {
         }
     }
 
-    /// Whether the outcome of the open call is unknown, or whether its volume still exists.
+    /// Whether a call that no longer runs has an unknown outcome, or its volume may be gone (`PvGone`). Unlike
+    /// [`Self::awaits_answer`], not while a call runs.
     pub fn is_outcome_unknown(&self) -> bool {
         matches!(self, Self::Recorded | Self::Background(_) | Self::PvGone(_))
     }

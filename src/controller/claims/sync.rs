@@ -16,16 +16,16 @@ use super::{
     call_record::NotProtected,
     index::{ClaimGuard, Entry, KnownClaim},
     plan::{Facts, Plan, is_record_void, plan},
-    reporting::{PATIENCE, SETTLING, await_change},
+    reporting::{REPORT_AFTER, RETRY_LASTING_FOR, await_change},
     state::Transition,
     worker::ClaimWorker,
 };
 use crate::{
     controller::{
+        Key,
         events::{PANICKED, claim_key},
-        item::Key,
         ownership,
-        provisioner::{Next, NotPrepared, Outcome, ProvisionRequest, Provisioner, Turn},
+        provisioner::{Next, NotPrepared, Outcome, ProvisionRequest, Provisioner, ShouldProvision},
     },
     kube::objects::View as _,
     metrics::SuspectedLeak,
@@ -34,20 +34,21 @@ use crate::{
 };
 
 /// The waits before an open call is repeated.
-const POLLS: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(15));
+const REPEATS: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(15));
 
 /// The longest of them after calls that the driver did not answer in time: calls that wait in an overloaded
 /// driver keep it from finishing others.
 const LONGEST_AFTER_TIME_OUT: Duration = Duration::from_secs(60);
 
 /// What a claim waits for while the record is refused, each time perhaps with another error.
-const RECORD: &str = "the record of its call";
+const WAITS_FOR_RECORD: &str = "the record of its call";
 
-/// How long to wait before the call is repeated for the `polls`th time in a row: grows from half a
+/// How long to wait before the call is repeated for the `in_a_row`th time in a row: grows from half a
 /// second to fifteen, after time-outs to sixty, with jitter, and never exceeds the longest retry interval.
-fn poll_delay(polls: u32, timed_out: bool, unit: f64, retry_max: Duration) -> Duration {
-    let polling = if timed_out { Backoff { max: LONGEST_AFTER_TIME_OUT, ..POLLS } } else { POLLS };
-    let delay = polling.delay(polls.saturating_sub(1));
+fn repeat_delay(in_a_row: u32, timed_out: bool, unit: f64, retry_max: Duration) -> Duration {
+    let polling =
+        if timed_out { Backoff { max: LONGEST_AFTER_TIME_OUT, ..REPEATS } } else { REPEATS };
+    let delay = polling.delay(in_a_row.saturating_sub(1));
     // Jitter only shortens, so that a volume which is ready does not wait longer than this.
     delay.mul_f64(0.75 + unit / 4.0).min(retry_max)
 }
@@ -121,8 +122,8 @@ impl<P: Provisioner> ClaimWorker<P> {
         }
     }
 
-    /// Lets go of the source as far as the claim allows: the index does not report attempts that ended
-    /// before their call.
+    /// Lets go of the source unless the claim still needs it. The index does so as well, but not after an
+    /// attempt that ended before its call.
     fn release_source(&self, held: &ClaimGuard) {
         if !held.is(KnownClaim::needs_source) {
             self.deps.protection.claim_finished(held.uid());
@@ -145,12 +146,12 @@ impl<P: Provisioner> ClaimWorker<P> {
         plan(known, &facts)
     }
 
-    /// The claim's class keeps it waiting.
+    /// Something other than the driver keeps the claim waiting.
     fn wait(&self, held: &ClaimGuard, known: &KnownClaim, why: &str, is_failure: bool) -> Action {
         if is_failure {
             self.count_failure(&known.claim);
         }
-        let left = self.blocked(&known.claim, why, why, PATIENCE);
+        let left = self.blocked(&known.claim, why, why, REPORT_AFTER);
         match (left.is_zero(), is_failure) {
             (true, true) => self.retry_lasting(held, why),
             (true, false) => await_change(held),
@@ -170,7 +171,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         let repeats = known.request.is_some() || known.recorded().is_some();
         // An open call belongs to the process that made it.
         if !repeats {
-            self.check_turn(&request).await?;
+            self.check_should_provision(&request).await?;
         }
         self.verify_live(held, known, &request).await?;
         self.report_void_record(held);
@@ -184,13 +185,13 @@ impl<P: Provisioner> ClaimWorker<P> {
 
     /// Returns what to do with a claim that other processes may provision for as well, if it is not
     /// this process's turn.
-    async fn check_turn(&self, request: &ProvisionRequest) -> Result<(), Action> {
-        Err(match self.deps.provisioner.turn(request).await {
-            Turn::Ours => return Ok(()),
-            Turn::Others => Action::Done,
-            Turn::Later(wait) => Action::RequeueAfter(wait),
-            Turn::Unable => Action::Retry,
-            Turn::Failed(why) => {
+    async fn check_should_provision(&self, request: &ProvisionRequest) -> Result<(), Action> {
+        Err(match self.deps.provisioner.should_provision(request).await {
+            ShouldProvision::Yes => return Ok(()),
+            ShouldProvision::No => Action::Done,
+            ShouldProvision::Later(wait) => Action::RequeueAfter(wait),
+            ShouldProvision::Unable => Action::Retry,
+            ShouldProvision::Failed(why) => {
                 self.deps.events.provisioning(&request.claim);
                 self.report_failure(request, &why);
                 Action::Retry
@@ -232,11 +233,11 @@ impl<P: Provisioner> ClaimWorker<P> {
             Err(NotProtected::Unwanted) => Err(Action::Retry),
             Err(error) => {
                 if matches!(error, NotProtected::Elsewhere(_)) {
-                    held.update(Entry::call_elsewhere);
+                    held.update(Entry::require_reads);
                 }
                 let why = error.to_string();
                 let is_refused = matches!(error, NotProtected::Refused(_));
-                let what = if is_refused { RECORD } else { &why };
+                let what = if is_refused { WAITS_FOR_RECORD } else { &why };
                 Err(self.retry_blocked(&request.claim, what, &why))
             }
         }
@@ -247,7 +248,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         &self,
         held: &ClaimGuard,
         request: &ProvisionRequest,
-        prepared: P::Request,
+        prepared: P::Prepared,
     ) -> Outcome {
         let call = self.deps.provisioner.create(request, prepared);
         tokio::pin!(call);
@@ -273,8 +274,8 @@ impl<P: Provisioner> ClaimWorker<P> {
             self.give_up_unrepeatable(held, &request, why);
         }
         let ended = held.update(|it| it.ended(&outcome, started, &self.deps.identity));
-        let (next, polls) = ended.unwrap_or((Next::Drop, 0));
-        // Who reads of an open call may delete the claim: first the record, which keeps it.
+        let (next, in_a_row) = ended.unwrap_or((Next::Drop, 0));
+        // The event below may make a user delete the claim: so first the record, which keeps it.
         if held.is(|known| known.state.is_outcome_unknown()) {
             self.reconcile_record(held).await;
         }
@@ -305,11 +306,11 @@ impl<P: Provisioner> ClaimWorker<P> {
                 }
                 _ => Action::Retry,
             },
-            (Next::Poll, outcome) => {
+            (Next::Repeat, outcome) => {
                 let timed_out = is_time_out(&outcome);
                 let unit = self.deps.random.unit();
-                Action::RequeueAfter(poll_delay(
-                    polls,
+                Action::RequeueAfter(repeat_delay(
+                    in_a_row,
                     timed_out,
                     unit,
                     self.deps.settings.retry.max,
@@ -338,11 +339,11 @@ impl<P: Provisioner> ClaimWorker<P> {
 
     /// Whether an attempt for the claim only looks whether what it waits for has come.
     fn is_poll(&self, held: &ClaimGuard) -> bool {
-        self.dependencies.has_waited(held.uid(), SETTLING)
+        self.dependencies.has_waited(held.uid(), RETRY_LASTING_FOR)
     }
 
     /// Returns when to try again for a claim whose failure lasts until an object changes that
-    /// queues the claim: with back-off for [`SETTLING`], as external-provisioner does, and later
+    /// queues the claim: with back-off for [`RETRY_LASTING_FOR`], as external-provisioner does, and later
     /// only to renew its event, or to give up a call that has been open for too long.
     fn retry_lasting(&self, held: &ClaimGuard, why: &str) -> Action {
         if self.is_settled(held.uid(), why) { await_change(held) } else { Action::Retry }

@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// What a claim waits for while live reads fail, each time perhaps with another error.
-const LIVE_READ: &str = "a live read of its PersistentVolume and the claim";
+const WAITS_FOR_LIVE_READ: &str = "a live read of its PersistentVolume and the claim";
 
 impl<P: Provisioner> ClaimWorker<P> {
     /// Reads live what is required of the claim. Returns `Ok` if the call may be made, else what to do instead.
@@ -56,7 +56,7 @@ impl<P: Provisioner> ClaimWorker<P> {
             self.blocked(&request.claim, &why, &why, Duration::ZERO);
             return Action::Retry;
         }
-        self.retry_blocked(&request.claim, LIVE_READ, &why)
+        self.retry_blocked(&request.claim, WAITS_FOR_LIVE_READ, &why)
     }
 
     /// Makes the live reads. `None`: nothing prevents the call.
@@ -99,7 +99,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         }
         let Found::NameTaken { name, owner } = named else { return Ok(None) };
         let why = name_taken(&name, &owner);
-        held.update(Entry::name_taken);
+        held.update(Entry::await_pv_gone);
         self.blocked(&request.claim, &why, &why, Duration::ZERO);
         // The deletion of that PersistentVolume queues the claim.
         Ok(Some(await_change(held)))

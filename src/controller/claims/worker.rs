@@ -9,11 +9,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::index::ClaimIndex;
 use crate::{
-    controller::{Deps, dependencies::DependencyIndex, item::Key},
+    controller::{Deps, Key, dependencies::DependencyIndex},
     workqueue::Queue,
 };
 
-/// Works on claims.
+/// Works on claims. One object, which all workers of the queues `claims` and `unsavedpvs` share.
 pub struct ClaimWorker<P> {
     /// What all workers share.
     pub deps: Arc<Deps<P>>,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::controller::dependencies::Dependency;
+use crate::{controller::dependencies::Dependency, plain_text::cut};
 
 /// A failure, with the message that the user reads in an event.
 #[derive(Debug, Clone, Default, PartialEq, Eq, thiserror::Error)]
@@ -29,14 +29,8 @@ pub struct Failure {
 const MAX_MESSAGE: usize = 8 << 10;
 
 /// Cuts a message that is too long.
-fn bounded(mut message: String) -> String {
-    let length = message.len();
-    if length > MAX_MESSAGE {
-        let end = (0..=MAX_MESSAGE).rev().find(|end| message.is_char_boundary(*end));
-        message.truncate(end.unwrap_or_default());
-        return format!("{message}... ({length} bytes)");
-    }
-    message
+fn bounded(message: String) -> String {
+    if message.len() > MAX_MESSAGE { cut(&message, MAX_MESSAGE) } else { message }
 }
 
 impl Failure {

@@ -50,7 +50,7 @@ pub enum Next {
     /// Try again with back-off.
     Retry,
     /// Repeat the open call soon to learn its outcome.
-    Poll,
+    Repeat,
     /// Try again after the longest interval, or when something changes.
     Rest,
     /// Remove the selected node from the claim, so that the scheduler chooses again.

@@ -35,16 +35,16 @@ impl ProvisionRequest {
     }
 }
 
-/// Whose turn it is to provision for a claim.
+/// Whether this process provisions for a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Turn {
-    /// This process's.
-    Ours,
-    /// Another process's, or the next event of the claim will show it.
-    Others,
+pub enum ShouldProvision {
+    /// It does.
+    Yes,
+    /// Another process does, or the next event of the claim will show it.
+    No,
     /// To be decided after this time, or when the claim changes.
     Later(Duration),
-    /// Not this process's for now, because something is missing: to be decided again with back-off.
+    /// Not for now, because something is missing: to be decided again with back-off.
     Unable,
     /// It cannot be decided.
     Failed(Failure),

@@ -67,7 +67,7 @@ impl<P: Deleter> VolumeWorker<P> {
                     return Ok(());
                 }
                 // The claim needs another PersistentVolume once this one is gone (safety rule 13).
-                self.claims.update(claim_uid(&volume), Entry::pv_released);
+                self.claims.update(claim_uid(&volume), Entry::await_pv_gone);
             }
             match self.patch(&volume, finalizer::unprotect_if_unchanged(&volume)).await {
                 Err(error) if error.is_conflict() && attempts < MAX_ATTEMPTS => {}

@@ -12,8 +12,8 @@ use parking_lot::Mutex;
 use super::handles::{HandleIndex, HashedVolume};
 use crate::{
     controller::{
+        Key,
         attempts::FailedAttempt,
-        item::Key,
         model::finalizer::{Due, due},
         ownership::{ProvisionerIdentity, class_of_volume},
         provisioner::{Deleter, Failure, NotDeleted, VolumeHandle},
@@ -31,21 +31,21 @@ pub struct VolumeIndex<P> {
     identity: ProvisionerIdentity,
     /// Says whether this process can delete a volume, and which one it is at the driver.
     deleter: Arc<P>,
-    /// Not in the index of claims, which knows PersistentVolumes only by their claims.
+    /// Apart from the index of claims, which knows a PersistentVolume only by its claim.
     inner: Mutex<Inner>,
 }
 
 #[derive(Default)]
 struct Inner {
     /// By name.
-    volumes: BTreeMap<Key, Kept>,
+    volumes: BTreeMap<Key, VolumeEntry>,
     /// The handles of all PersistentVolumes of the driver, to find those that share a volume.
     handles: HandleIndex,
 }
 
 /// What is kept of a PersistentVolume.
 #[derive(Debug, Clone)]
-pub(in crate::controller) struct Kept {
+pub(in crate::controller) struct VolumeEntry {
     volume: Arc<Volume>,
     /// Whether something is due for it, as it was last seen.
     is_due: bool,
@@ -87,9 +87,9 @@ impl<P: Deleter> VolumeIndex<P> {
     fn on_listed(&self, listed: &Listed) -> Vec<Key> {
         let mut inner = self.inner.lock();
         inner.handles.on_listed(listed);
-        let is_listed = |_: &_, kept: &Kept| listed.contains(kept.volume.uid());
+        let is_listed = |_: &_, entry: &VolumeEntry| listed.contains(entry.volume.uid());
         let gone = take_vanished(&mut inner.volumes, is_listed);
-        gone.values().flat_map(|kept| self.on_gone(&mut inner, &kept.volume)).collect()
+        gone.values().flat_map(|entry| self.on_gone(&mut inner, &entry.volume)).collect()
     }
 
     /// Applies a volume from a list (`is_from_list`), or from a watch event.
@@ -108,13 +108,13 @@ impl<P: Deleter> VolumeIndex<P> {
         // A new list repeats unchanged volumes: those that back off are not woken for that.
         let is_repeated = is_from_list
             && before.as_ref().is_some_and(|it| it.is_due && volume.is_same_version_as(&it.volume));
-        let new = Kept::new(Arc::new(volume), is_due);
-        let kept = match before {
-            Some(Kept { deletion, failure, .. }) => Kept { deletion, failure, ..new },
+        let new = VolumeEntry::new(Arc::new(volume), is_due);
+        let entry = match before {
+            Some(VolumeEntry { deletion, failure, .. }) => VolumeEntry { deletion, failure, ..new },
             None => new,
         };
-        if is_due || kept.deletion != Deletion::Pending {
-            inner.volumes.insert(Key::clone(&name), kept);
+        if is_due || entry.deletion != Deletion::Pending {
+            inner.volumes.insert(Key::clone(&name), entry);
         }
         (is_due && !is_repeated && !is_for_others).then_some(name).into_iter().collect()
     }
@@ -124,7 +124,7 @@ impl<P: Deleter> VolumeIndex<P> {
     fn on_gone(&self, inner: &mut Inner, gone: &Volume) -> Vec<Key> {
         // A list may have added another PersistentVolume of this name before the watch reports the
         // deletion of this one.
-        if inner.volumes.get(gone.name()).is_some_and(|kept| kept.volume.uid() == gone.uid()) {
+        if inner.volumes.get(gone.name()).is_some_and(|entry| entry.volume.uid() == gone.uid()) {
             inner.volumes.remove(gone.name());
         }
         let Some(handle) = self.deleter.handle(gone) else { return Vec::new() };
@@ -135,21 +135,21 @@ impl<P: Deleter> VolumeIndex<P> {
         }
         let has_same_handle =
             |volume: &Volume| self.deleter.handle(volume).as_ref() == Some(&handle);
-        let waiting = inner.due().filter(|(_, kept)| has_same_handle(&kept.volume));
+        let waiting = inner.with_work().filter(|(_, entry)| has_same_handle(&entry.volume));
         waiting.map(|(name, _)| name.clone()).collect()
     }
 
     /// Returns the volume of this name, as the watch last reported it; `None` if nothing is due for it.
     pub fn volume(&self, name: &str) -> Option<Arc<Volume>> {
         let inner = self.inner.lock();
-        inner.volumes.get(name).filter(|kept| kept.is_due).map(|kept| Arc::clone(&kept.volume))
+        inner.volumes.get(name).filter(|entry| entry.is_due).map(|entry| Arc::clone(&entry.volume))
     }
 
     /// Whose volume it is, by class and namespace, and whether it comes after others: its deletion was tried
     /// before, or it only lacks the protection finalizer, which at the first start may be every volume.
     pub fn flow(&self, name: &str, id: &dyn Fn((&str, &str)) -> u64) -> Flow {
         let inner = self.inner.lock();
-        let Some(Kept { volume, deletion, failure, .. }) = inner.volumes.get(name) else {
+        let Some(VolumeEntry { volume, deletion, failure, .. }) = inner.volumes.get(name) else {
             return Flow::default();
         };
         let claim = volume.spec.claim_ref.as_ref();
@@ -171,18 +171,18 @@ impl<P: Deleter> VolumeIndex<P> {
         let mut inner = self.inner.lock();
         let is_known = |handle| inner.handles.contains(HashedVolume::new(&handle, volume.uid()));
         if !inner.volumes.contains_key(volume.name()) && handle.is_some_and(is_known) {
-            let kept = Kept::new(Arc::clone(volume), false);
-            inner.volumes.insert(volume.name().into(), kept);
+            let entry = VolumeEntry::new(Arc::clone(volume), false);
+            inner.volumes.insert(volume.name().into(), entry);
         }
-        if let Some(kept) = inner.kept(volume) {
-            (kept.deletion, kept.failure) = (deletion, None);
+        if let Some(entry) = inner.entry(volume) {
+            (entry.deletion, entry.failure) = (deletion, None);
         }
     }
 
     /// Records how an attempt of the volume's deletion failed.
     pub fn set_failure(&self, volume: &Volume, failure: &Failure) {
-        if let Some(kept) = self.inner.lock().kept(volume) {
-            kept.failure = Some(Box::new(FailedAttempt::now(failure)));
+        if let Some(entry) = self.inner.lock().entry(volume) {
+            entry.failure = Some(Box::new(FailedAttempt::now(failure)));
         }
     }
 
@@ -192,8 +192,8 @@ impl<P: Deleter> VolumeIndex<P> {
             matches!(self.deleter.check_detached(volume), Err(NotDeleted::Attached { .. }))
         };
         let inner = self.inner.lock();
-        let to_delete = inner.due().filter(|(_, kept)| due(&kept.volume) == Due::Delete);
-        to_delete.filter(|(_, kept)| is_attached(&kept.volume)).count()
+        let to_delete = inner.with_work().filter(|(_, entry)| due(&entry.volume) == Due::Delete);
+        to_delete.filter(|(_, entry)| is_attached(&entry.volume)).count()
     }
 
     /// Returns the names of all volumes except those for the resync.
@@ -209,7 +209,7 @@ impl<P: Deleter> VolumeIndex<P> {
 
     /// How far the deletion of the volume of this name is.
     pub fn deletion(&self, name: &str) -> Deletion {
-        self.inner.lock().volumes.get(name).map(|kept| kept.deletion).unwrap_or_default()
+        self.inner.lock().volumes.get(name).map(|entry| entry.deletion).unwrap_or_default()
     }
 
     /// Lists up to `max` of the volumes to delete for which `is_asked_for` holds: first those that fail, then
@@ -218,20 +218,21 @@ impl<P: Deleter> VolumeIndex<P> {
         &self,
         max: usize,
         is_asked_for: impl Fn(&str) -> bool,
-    ) -> (Vec<(Key, Kept)>, usize) {
+    ) -> (Vec<(Key, VolumeEntry)>, usize) {
         let inner = self.inner.lock();
-        let is_listed =
-            |(name, kept): &(&Key, &Kept)| due(&kept.volume) == Due::Delete && is_asked_for(name);
-        let mut found: Vec<_> = inner.due().filter(is_listed).collect();
-        found.sort_by_key(|(_, kept)| kept.failure.is_none());
+        let is_listed = |(name, entry): &(&Key, &VolumeEntry)| {
+            due(&entry.volume) == Due::Delete && is_asked_for(name)
+        };
+        let mut found: Vec<_> = inner.with_work().filter(is_listed).collect();
+        found.sort_by_key(|(_, entry)| entry.failure.is_none());
         let more = found.len().saturating_sub(max);
         let listed = found.into_iter().take(max);
-        (listed.map(|(name, kept)| (name.clone(), kept.clone())).collect(), more)
+        (listed.map(|(name, entry)| (name.clone(), entry.clone())).collect(), more)
     }
 
     fn names(&self, predicate: impl Fn(&Volume) -> bool) -> Vec<Key> {
         let inner = self.inner.lock();
-        let volumes = inner.due().filter(|(_, kept)| predicate(&kept.volume));
+        let volumes = inner.with_work().filter(|(_, entry)| predicate(&entry.volume));
         volumes.map(|(name, _)| name.clone()).collect()
     }
 
@@ -255,7 +256,7 @@ impl<P: Deleter> VolumeIndex<P> {
     }
 }
 
-impl Kept {
+impl VolumeEntry {
     fn new(volume: Arc<Volume>, is_due: bool) -> Self {
         Self { volume, is_due, deletion: Deletion::Pending, failure: None }
     }
@@ -263,14 +264,14 @@ impl Kept {
 
 impl Inner {
     /// The volumes for which something is due.
-    fn due(&self) -> impl Iterator<Item = (&Key, &Kept)> {
-        self.volumes.iter().filter(|(_, kept)| kept.is_due)
+    fn with_work(&self) -> impl Iterator<Item = (&Key, &VolumeEntry)> {
+        self.volumes.iter().filter(|(_, entry)| entry.is_due)
     }
 
     /// What is kept of this PersistentVolume, not of another one of its name.
-    fn kept(&mut self, volume: &Volume) -> Option<&mut Kept> {
-        let kept = self.volumes.get_mut(volume.name())?;
-        (kept.volume.uid() == volume.uid()).then_some(kept)
+    fn entry(&mut self, volume: &Volume) -> Option<&mut VolumeEntry> {
+        let entry = self.volumes.get_mut(volume.name())?;
+        (entry.volume.uid() == volume.uid()).then_some(entry)
     }
 }
 

@@ -22,29 +22,29 @@ use crate::{
         Scope,
         objects::{View as _, Volume},
     },
-    workqueue::Held,
+    workqueue::KeyedMutexGuard,
 };
 
 /// How many sharers are read at once.
 const READS_AT_ONCE: usize = 16;
 
 /// The volume at the driver that a PersistentVolume stands for, while no other worker deletes it.
-pub(super) struct HeldHandle {
+pub(super) struct HandleLock {
     handle: Option<VolumeHandle>,
-    _held: Option<Held>,
+    _lock: Option<KeyedMutexGuard>,
 }
 
 impl<P: Deleter> VolumeWorker<P> {
     /// Holds the volume at the driver. `None` if another worker deletes it now for another
     /// PersistentVolume.
-    pub(super) fn hold_handle(&self, volume: &Volume) -> Option<HeldHandle> {
+    pub(super) fn hold_handle(&self, volume: &Volume) -> Option<HandleLock> {
         // Without one, preparing the deletion fails with the reason.
         let Some(handle) = self.deps.provisioner.handle(volume) else {
-            return Some(HeldHandle { handle: None, _held: None });
+            return Some(HandleLock { handle: None, _lock: None });
         };
         // No PersistentVolume has a name with a space.
-        let held = self.claims.volume_keys().try_hold(&format!("handle {}", handle.key()))?;
-        Some(HeldHandle { handle: Some(handle), _held: Some(held) })
+        let lock = self.claims.volume_keys().try_lock(&format!("handle {}", handle.key()))?;
+        Some(HandleLock { handle: Some(handle), _lock: Some(lock) })
     }
 
     /// Lists the other PersistentVolumes of the volume.
@@ -54,7 +54,7 @@ impl<P: Deleter> VolumeWorker<P> {
     pub(super) async fn list_sharers(
         &self,
         volume: &Volume,
-        held: &HeldHandle,
+        held: &HandleLock,
     ) -> Result<Vec<Volume>, NotDeleted> {
         let Some(handle) = &held.handle else { return Ok(Vec::new()) };
         self.check_unsaved(volume, held)?;
@@ -96,7 +96,7 @@ impl<P: Deleter> VolumeWorker<P> {
     pub(super) async fn read_sharers(
         &self,
         sharers: Vec<Volume>,
-        held: &HeldHandle,
+        held: &HandleLock,
     ) -> Result<Vec<(Volume, Duration)>, NotDeleted> {
         let reads = stream::iter(sharers).map(|sharer| async move {
             match self.read_live_with_time(&sharer).await.map_err(NotDeleted::from)? {
@@ -117,7 +117,7 @@ impl<P: Deleter> VolumeWorker<P> {
         &self,
         volume: &Volume,
         sharers: &[Volume],
-        held: &HeldHandle,
+        held: &HandleLock,
     ) -> Result<(), NotDeleted> {
         self.check_unsaved(volume, held)?;
         for sharer in sharers {
@@ -130,7 +130,7 @@ impl<P: Deleter> VolumeWorker<P> {
     }
 
     /// Fails if a PersistentVolume of another name is being saved for the volume.
-    fn check_unsaved(&self, volume: &Volume, held: &HeldHandle) -> Result<(), NotDeleted> {
+    fn check_unsaved(&self, volume: &Volume, held: &HandleLock) -> Result<(), NotDeleted> {
         let Some(handle) = &held.handle else { return Ok(()) };
         let is_another = |it: &UnsavedVolume| it.handle == *handle && it.name() != volume.name();
         if self.claims.any_unsaved(is_another) {
@@ -142,7 +142,7 @@ impl<P: Deleter> VolumeWorker<P> {
     /// Records that the driver has deleted the volume of the sharers. The end of the PersistentVolume that
     /// was deleted wakes them. One with another ID, such as a disk's in a project that the other does not name,
     /// has a DeleteVolume of its own: it may be another volume after all.
-    pub(super) fn deleted_with(&self, sharers: Vec<Volume>, held: &HeldHandle) {
+    pub(super) fn deleted_with(&self, sharers: Vec<Volume>, held: &HandleLock) {
         let Some(deleted) = &held.handle else { return };
         for sharer in sharers {
             if self.deps.provisioner.handle(&sharer).is_some_and(|it| it.id() == deleted.id()) {
@@ -152,7 +152,7 @@ impl<P: Deleter> VolumeWorker<P> {
     }
 }
 
-impl HeldHandle {
+impl HandleLock {
     fn refused_for(&self, sharer: &Volume) -> NotDeleted {
         let handle = self.handle.clone().unwrap_or_default();
         stands_for_it_too(&handle, &format!("PersistentVolume {:?}", sharer.name()))

@@ -10,7 +10,7 @@ use tracing::{Instrument as _, field};
 
 use super::{
     index::{Deletion, VolumeIndex},
-    sharers::HeldHandle,
+    sharers::HandleLock,
 };
 use crate::{
     controller::{
@@ -65,7 +65,7 @@ impl From<ApiError> for NotDeleted {
 impl<P: Deleter> VolumeWorker<P> {
     /// Does what is due for the volume of this name. Returns when to do so again.
     pub async fn sync(&self, name: &str) -> Action {
-        let _held = self.claims.volume_keys().hold(name).await;
+        let _lock = self.claims.volume_keys().lock(name).await;
         // Taken while the key is held, so that it includes what another worker has just done.
         let Some(volume) = self.index.volume(name) else {
             self.deps.peers.forget(name);
@@ -144,7 +144,7 @@ impl<P: Deleter> VolumeWorker<P> {
     async fn try_delete(
         &self,
         volume: &Arc<Volume>,
-        held: &HeldHandle,
+        held: &HandleLock,
     ) -> Result<Option<Arc<Volume>>, NotDeleted> {
         let mut volume = Arc::clone(volume);
         // Whoever held the handle before may have deleted the volume for this PersistentVolume as well.
@@ -167,7 +167,7 @@ impl<P: Deleter> VolumeWorker<P> {
     async fn delete_at_driver(
         &self,
         volume: &Arc<Volume>,
-        removal: P::Removal,
+        removal: P::PreparedDelete,
     ) -> Result<(), NotDeleted> {
         self.claims.on_volume_deletion(volume.name());
         tracing::trace!("asking the provisioner to delete");
@@ -185,7 +185,7 @@ impl<P: Deleter> VolumeWorker<P> {
         &self,
         volume: &Arc<Volume>,
         mut sharers: Vec<Volume>,
-        held: &HeldHandle,
+        held: &HandleLock,
     ) -> Result<Option<(Arc<Volume>, Vec<Volume>)>, NotDeleted> {
         for _ in 0..MAX_READS {
             // At once: a request may wait for a token of --kube-api-qps for longer than an answer counts.

@@ -139,7 +139,7 @@ fn open() -> ClaimState {
 #[tokio::test(start_paused = true)]
 async fn a_call_of_unknown_end_is_always_repeated() {
     for case in Case::all().filter(|case| !case.tells_the_end()) {
-        assert_eq!(case.follows(), (open(), Next::Poll), "{case:?}");
+        assert_eq!(case.follows(), (open(), Next::Repeat), "{case:?}");
     }
 }
 
@@ -173,7 +173,7 @@ async fn an_earlier_call_is_closed_by_three_final_answers_once_the_claim_is_dele
     for case in Case::all().filter(|case| case.repeats) {
         let start = Instant::now();
         let mut state = case.before();
-        let mut next = Next::Poll;
+        let mut next = Next::Repeat;
         for after in [0, 60, 120].map(Duration::from_secs) {
             assert!(state.is_open(), "{case:?}: closed before {after:?}");
             (state, next) = state.on(Transition::CallStarted).after(

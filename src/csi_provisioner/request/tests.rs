@@ -34,7 +34,7 @@ async fn prepared(
     class: &Value,
 ) -> Result<Prepared, String> {
     let request = &mut request(spec, class);
-    prepare(&reads(&server()), settings, None, request, None).await.map_err(refusal)
+    build(&reads(&server()), settings, None, request, None).await.map_err(refusal)
 }
 
 const NAME: &str = "csi.storage.k8s.io/provisioner-secret-name";

@@ -85,7 +85,7 @@ fn templates_speak_of_volume_claim_and_annotations() {
 fn credentials_are_text_and_values_never_printed() {
     let values = |data: serde_json::Value| {
         let secret: Secret = serde_json::from_value(json!({"data": data})).unwrap();
-        SecretValues { values: secret.data, source: None }
+        SecretValues { values: secret.data, object: None }
     };
     let read = values(json!({"key": "czNjcjN0", "none": "", "lines": "YQpiAA=="}));
     let exposed = read.credentials().unwrap().expose();

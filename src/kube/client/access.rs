@@ -12,7 +12,7 @@ use crate::kube::error::ApiError;
 
 /// One right, as a rule of RBAC grants it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Right<'a> {
+pub struct Permission<'a> {
     /// The verb.
     pub verb: &'a str,
     /// The API group; empty for the core group.
@@ -54,13 +54,13 @@ struct Access {
 
 impl Rules {
     /// Whether a rule grants the right, at least for one name.
-    pub fn grant(&self, right: Right<'_>) -> bool {
+    pub fn grant(&self, right: Permission<'_>) -> bool {
         self.resource_rules.iter().any(|rule| rule.grants(right))
     }
 }
 
 impl ResourceRule {
-    fn grants(&self, right: Right<'_>) -> bool {
+    fn grants(&self, right: Permission<'_>) -> bool {
         let has = |list: &[String], it: &str| list.iter().any(|one| one == "*" || one == it);
         // A rule with names grants no verb whose requests name no object.
         let named = self.resource_names.is_empty()
@@ -87,7 +87,11 @@ impl Client {
     }
 
     /// Whether this program has `right` in `namespace`; `None` means in all namespaces.
-    pub async fn may(&self, right: Right<'_>, namespace: Option<&str>) -> Result<bool, ApiError> {
+    pub async fn may(
+        &self,
+        right: Permission<'_>,
+        namespace: Option<&str>,
+    ) -> Result<bool, ApiError> {
         let spec = json!({"resourceAttributes": attributes(right, namespace)});
         self.access("SelfSubjectAccessReview", &spec).await
     }
@@ -101,7 +105,7 @@ impl Client {
 }
 
 /// The right as `resourceAttributes` of a review, in `namespace` or, if `None`, in all namespaces.
-pub fn attributes(right: Right<'_>, namespace: Option<&str>) -> Value {
+pub fn attributes(right: Permission<'_>, namespace: Option<&str>) -> Value {
     json!({
         "verb": right.verb,
         "group": right.group,
@@ -118,8 +122,8 @@ mod tests {
         serde_json::from_value(json!({"resourceRules": [rule]})).unwrap()
     }
 
-    fn right(verb: &'static str) -> Right<'static> {
-        Right { verb, group: "storage.k8s.io", resource: "csinodes" }
+    fn right(verb: &'static str) -> Permission<'static> {
+        Permission { verb, group: "storage.k8s.io", resource: "csinodes" }
     }
 
     #[test]

@@ -109,7 +109,7 @@ impl Client {
         edit: &mut impl FnMut(&mut Value) -> Edit,
     ) -> Result<Edited<V>, ApiError> {
         // Held until the object is written.
-        let (mut object, _held) = self.get_raw_held(&Kind::of::<V>(), name).await?;
+        let (mut object, _held) = self.get_raw_with_permits(&Kind::of::<V>(), name).await?;
         let Some(identity) = Identity::of(&object) else {
             return Err(unreadable::<V>(name, "it has no UID or version".to_owned()));
         };

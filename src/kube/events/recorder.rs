@@ -111,9 +111,9 @@ impl Recorder {
         Self(shared)
     }
 
-    /// A source that records events of `component`.
-    pub fn from(&self, component: &str) -> Source {
-        Source { recorder: self.clone(), component: component.into() }
+    /// Records events of `component`.
+    pub fn for_component(&self, component: &str) -> ComponentRecorder {
+        ComponentRecorder { recorder: self.clone(), component: component.into() }
     }
 
     /// Waits until all events are written or given up, but at most for `limit`. Returns the number of
@@ -137,12 +137,12 @@ impl Recorder {
 
 /// Records events of one component.
 #[derive(Clone)]
-pub struct Source {
+pub struct ComponentRecorder {
     recorder: Recorder,
     component: Arc<str>,
 }
 
-impl Source {
+impl ComponentRecorder {
     /// Records an event that may be dropped when there are many.
     pub fn event(
         &self,

@@ -2,7 +2,7 @@
 //!
 //! Users write claims, snapshots and grants, and one of 1.4 MB is 8 MB of JSON. So beyond each length of
 //! [`TIERS`] a body is read on only with one of that tier's few permits, which the response has and its reader
-//! may keep ([`Held`]). Small bodies wait for nothing, nor do answers to writes: who writes what is large
+//! may keep ([`BodyPermits`]). Small bodies wait for nothing, nor do answers to writes: who writes what is large
 //! holds the permits of its read. Lists of the whole cluster have permits of their own, so that no user's
 //! objects hold them up. Of a refusal only the beginning is read. A watch has no end and is passed on, as
 //! long as its lines end: kube-rs keeps a line in memory until then.
@@ -35,11 +35,11 @@ pub(crate) struct MaxAnswer(pub(crate) usize);
 
 /// An extension of a response: the permits of its body. Dropping the last clone lets the next reader go on.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Held {
+pub(crate) struct BodyPermits {
     permits: Arc<[OwnedSemaphorePermit]>,
 }
 
-impl Held {
+impl BodyPermits {
     fn is_empty(&self) -> bool {
         self.permits.is_empty()
     }
@@ -117,7 +117,7 @@ async fn read(
     mut body: ResponseBody,
     max: usize,
     permits: &[Arc<Semaphore>],
-) -> Result<Option<(Bytes, Held)>, BoxError> {
+) -> Result<Option<(Bytes, BodyPermits)>, BoxError> {
     let mut tiers = TIERS.iter().zip(permits).peekable();
     let mut held = Vec::new();
     let mut next = async || body.frame().await.transpose().map(|frame| frame.map(Frame::into_data));
@@ -135,7 +135,7 @@ async fn read(
     }
     // Most answers need none, and no memory for that.
     let permits = if held.is_empty() { Arc::default() } else { held.into() };
-    Ok(Some((whole.into(), Held { permits })))
+    Ok(Some((whole.into(), BodyPermits { permits })))
 }
 
 #[cfg(test)]
@@ -200,7 +200,7 @@ mod tests {
         let service = whole_answers(Budget::default(), server.service.clone());
         let url = format!("{CLAIMS}/claim-1500");
         let response = send(&service, request(Method::GET, &url)).await.unwrap();
-        let held: Held = response.extensions().get().cloned().unwrap();
+        let held: BodyPermits = response.extensions().get().cloned().unwrap();
         read_body(response).await.unwrap();
         let mut next = Box::pin(read(&service, Method::GET, &url));
         let early = tokio::time::timeout(Duration::from_secs(10), &mut next).await;

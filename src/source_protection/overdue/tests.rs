@@ -30,7 +30,7 @@ fn a_source_is_overdue_after_the_time_out_and_after_this_process_has_seen_it_for
         (360_000, 360_000, Some(Duration::ZERO), false),
     ];
     for (ago, observed, timeout, expected) in table {
-        let overdue = is_overdue(at(-ago), Duration::from_secs(observed), at(0), timeout);
+        let overdue = is_overdue(Some(at(-ago)), Duration::from_secs(observed), at(0), timeout);
         assert_eq!(overdue, expected, "{ago} {observed} {timeout:?}");
     }
 }

@@ -107,7 +107,7 @@ async fn what_stops_the_leader_is_said() {
             "not ready: Nodes",
         ),
         (
-            down(|it| it.missing_rights = vec!["lacks rights".into()]),
+            down(|it| it.missing_permissions = vec!["lacks rights".into()]),
             Waiting,
             "The provisioner: lacks rights",
         ),

@@ -40,7 +40,7 @@ pub struct Entry {
 #[derive(Debug, Default)]
 pub(super) struct Repeats {
     /// How often in a row the call was repeated.
-    pub(super) polls: u32,
+    pub(super) in_a_row: u32,
     /// Since when the recorded request cannot be repeated.
     pub(super) unrepeatable_since: Option<Instant>,
     /// The kinds of unknown outcomes of which the user was warned since the call was opened.

@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{ClaimIndex, Entry, KnownClaim, Topic};
-use crate::{controller::item::Key, workqueue::Held};
+use crate::{controller::Key, workqueue::KeyedMutexGuard};
 
 /// A claim that a worker holds.
 pub struct ClaimGuard {
@@ -14,7 +14,7 @@ pub struct ClaimGuard {
     uid: Key,
     /// Whether the record on the claim could not be brought up to date in this turn: the next one tries again.
     record_failed: AtomicBool,
-    _held: Held,
+    _lock: KeyedMutexGuard,
 }
 
 impl ClaimIndex {
@@ -24,9 +24,9 @@ impl ClaimIndex {
     /// its UID if no name can be made of it.
     pub async fn hold(&self, uid: &Key) -> ClaimGuard {
         let name = self.0.volume_name(uid);
-        let held = self.0.volume_keys.hold(name.as_deref().unwrap_or(uid)).await;
+        let lock = self.0.volume_keys.lock(name.as_deref().unwrap_or(uid)).await;
         let record_failed = AtomicBool::default();
-        ClaimGuard { index: self.clone(), uid: uid.clone(), record_failed, _held: held }
+        ClaimGuard { index: self.clone(), uid: uid.clone(), record_failed, _lock: lock }
     }
 }
 

@@ -15,8 +15,8 @@ use super::{
 };
 use crate::{
     controller::{
+        Key,
         claims::{record_status, record_status::RecordStatus},
-        item::Key,
         ownership::ProvisionerIdentity,
     },
     kube::{

@@ -259,7 +259,7 @@ async fn an_open_call_is_followed_whatever_becomes_of_the_claim() {
     ] {
         let index = with_claim();
         assert!(index.start_call("u", &request("u")));
-        assert_eq!(index.on_outcome("u", &background()), (Next::Poll, 1));
+        assert_eq!(index.on_outcome("u", &background()), (Next::Repeat, 1));
         assert_eq!(index.on_event(event.clone()), ["u"].map(Key::from), "{event:?}");
         let snapshot = index.known("u").unwrap();
         assert_eq!(snapshot.demand(), Demand::Withdrawn);
@@ -463,7 +463,7 @@ fn a_claim_whose_name_was_taken_is_queued_by_the_next_list() {
     let index = with_claim();
     index.on_volume(&volume("pvc-u", "stranger"));
     assert!(index.on_volumes_listed(&Listed::default()).is_empty(), "no live read found it");
-    index.update("u", Entry::name_taken);
+    index.update("u", Entry::await_pv_gone);
     assert_eq!(index.on_volumes_listed(&Listed::default()), ["u"].map(Key::from));
     assert!(index.on_volumes_listed(&Listed::default()).is_empty(), "once");
 }
@@ -472,7 +472,7 @@ fn a_claim_whose_name_was_taken_is_queued_by_the_next_list() {
 #[test]
 fn a_claim_whose_name_was_freed_waits_for_no_deletion() {
     let index = with_claim();
-    index.update("u", Entry::name_taken);
+    index.update("u", Entry::await_pv_gone);
     assert_eq!(index.on_volume_deleted(&volume("pvc-u", "stranger")), Some(Key::from("u")));
     index.on_volume(&volume("pvc-u", "u"));
     assert_eq!(index.on_volume_deleted(&volume("pvc-u", "u")), None);

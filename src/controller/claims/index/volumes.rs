@@ -7,7 +7,7 @@ use std::mem;
 
 use super::{ClaimIndex, entry::Entry};
 use crate::{
-    controller::item::Key,
+    controller::Key,
     kube::{
         InformerEvent, Listed,
         objects::{View as _, Volume},

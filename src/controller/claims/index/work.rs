@@ -71,9 +71,8 @@ impl Entry {
         self.supersede(is_outcome_unknown);
     }
 
-    /// The process of another node has, or just had, a call open for the claim: that may have made a
-    /// PersistentVolume whose event is still to come.
-    pub fn call_elsewhere(&mut self) {
+    /// What is known of the claim may be out of date: live reads come before its next call.
+    pub fn require_reads(&mut self) {
         self.known.required.require();
     }
 
@@ -81,12 +80,7 @@ impl Entry {
     /// made a PersistentVolume whose event is still to come.
     pub fn released(&mut self) {
         self.reports.release = false;
-        self.call_elsewhere();
-    }
-
-    /// The selected node was removed from the claim, so what is known of the claim is out of date.
-    pub fn node_given_back(&mut self) {
-        self.known.required.require();
+        self.require_reads();
     }
 
     /// A call with this request is about to start. Returns false if none may start now, as the claim has
@@ -134,14 +128,14 @@ impl Entry {
 
     /// Returns `next` and how often in a row the open call was repeated.
     fn after_attempt(&mut self, next: Next) -> (Next, u32) {
-        if next == Next::Poll {
+        if next == Next::Repeat {
             let repeats = self.repeats.get_or_insert_default();
-            repeats.polls = repeats.polls.saturating_add(1);
-            return (next, repeats.polls);
+            repeats.in_a_row = repeats.in_a_row.saturating_add(1);
+            return (next, repeats.in_a_row);
         }
         // The call is not repeated soon: whatever happens next is reported.
         if let Some(repeats) = &mut self.repeats {
-            repeats.polls = 0;
+            repeats.in_a_row = 0;
             repeats.unknown_outcomes.clear();
         }
         self.reports.forget_obstacle();
@@ -180,20 +174,13 @@ impl Entry {
         self.advance(Transition::PvGone(handle));
     }
 
-    /// This process removes its finalizer from the claim's PersistentVolume: the claim is queued once that is
-    /// gone.
-    pub fn pv_released(&mut self) {
-        self.pv.is_awaited_gone = true;
-    }
-
     /// This process is about to write the record: a record that is seen from now on is known.
     pub fn record_write_started(&mut self) {
         self.known.is_record_known = true;
     }
 
-    /// A live read found another's PersistentVolume under the name of the claim's: the claim is queued once that
-    /// is gone.
-    pub fn name_taken(&mut self) {
+    /// The claim is queued once the PersistentVolume that stands in its way, or that is being deleted, is gone.
+    pub fn await_pv_gone(&mut self) {
         self.pv.is_awaited_gone = true;
     }
 

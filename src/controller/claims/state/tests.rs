@@ -34,15 +34,15 @@ async fn the_table_of_outcomes_and_next_states() {
     let once = |demand| errors(demand, 1, now);
     let unsent = || Outcome::Unsent(failure());
     let table = [
-        (FRESH, Outcome::Background(failure()), Wanted, background(), Next::Poll),
-        (FRESH, Outcome::Background(failure()), Withdrawn, background(), Next::Poll),
-        (OPEN, Outcome::Background(failure()), Withdrawn, background(), Next::Poll),
+        (FRESH, Outcome::Background(failure()), Wanted, background(), Next::Repeat),
+        (FRESH, Outcome::Background(failure()), Withdrawn, background(), Next::Repeat),
+        (OPEN, Outcome::Background(failure()), Withdrawn, background(), Next::Repeat),
         (FRESH, finished(), Wanted, waiting(), Next::Retry),
         (FRESH, finished(), Withdrawn, waiting(), Next::Drop),
-        (FRESH, unsent(), Wanted, waiting(), Next::Poll),
+        (FRESH, unsent(), Wanted, waiting(), Next::Repeat),
         (FRESH, unsent(), Withdrawn, waiting(), Next::Drop),
-        (OPEN, unsent(), Wanted, background(), Next::Poll),
-        (OPEN, unsent(), Withdrawn, background(), Next::Poll),
+        (OPEN, unsent(), Wanted, background(), Next::Repeat),
+        (OPEN, unsent(), Withdrawn, background(), Next::Repeat),
         (OPEN, finished(), Wanted, once(Wanted), Next::Retry),
         (OPEN, finished(), Withdrawn, once(Withdrawn), Next::Retry),
         (
@@ -81,7 +81,7 @@ fn an_attempt_that_fails_before_its_call_is_repeated_while_it_is_needed() {
         (waiting(), ignored(), Wanted, Next::Drop),
         (waiting(), failed(), Wanted, Next::Retry),
         (waiting(), failed(), Withdrawn, Next::Drop),
-        (background(), ignored(), Wanted, Next::Poll),
+        (background(), ignored(), Wanted, Next::Repeat),
         (background(), failed(), Wanted, Next::Retry),
         (background(), failed(), Withdrawn, Next::Retry),
         (ClaimState::Done, failed(), Wanted, Next::Drop),
@@ -91,7 +91,7 @@ fn an_attempt_that_fails_before_its_call_is_repeated_while_it_is_needed() {
         (background(), reschedule(), Wanted, Next::Retry),
         (accepts_changes(), reschedule(), Wanted, Next::GiveNodeBack),
         (accepts_changes(), reschedule(), Withdrawn, Next::Retry),
-        (ClaimState::Recorded, ignored(), Wanted, Next::Poll),
+        (ClaimState::Recorded, ignored(), Wanted, Next::Repeat),
         (ClaimState::Recorded, failed(), Withdrawn, Next::Retry),
         (ClaimState::Recorded, reschedule(), Wanted, Next::Retry),
     ];

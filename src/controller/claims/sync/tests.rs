@@ -17,20 +17,20 @@ use crate::{
 #[test]
 fn the_poll_interval_grows_up_to_the_longest_retry_interval() {
     let max = Duration::from_secs(300);
-    let milliseconds = |polls| poll_delay(polls, false, 0.5, max).as_millis();
+    let milliseconds = |in_a_row| repeat_delay(in_a_row, false, 0.5, max).as_millis();
     let grown = [1, 2, 3, 5, 6, 7, 1000].map(milliseconds);
     assert_eq!(grown, [437, 875, 1750, 7000, 13125, 13125, 13125]);
     let after_time_outs =
-        [1, 5, 7, 8, 1000].map(|polls| poll_delay(polls, true, 0.5, max).as_millis());
+        [1, 5, 7, 8, 1000].map(|in_a_row| repeat_delay(in_a_row, true, 0.5, max).as_millis());
     assert_eq!(after_time_outs, [437, 7000, 28000, 52500, 52500]);
     for timed_out in [false, true] {
         let short = Duration::from_secs(2);
-        assert_eq!(poll_delay(9, timed_out, 0.99, short), short);
+        assert_eq!(repeat_delay(9, timed_out, 0.99, short), short);
     }
     for unit in [0.0, 0.999] {
-        let delay = poll_delay(4, false, unit, max).as_secs_f64();
+        let delay = repeat_delay(4, false, unit, max).as_secs_f64();
         assert!((3.0..4.0).contains(&delay), "{delay}");
-        assert!(poll_delay(9, false, unit, max) <= Duration::from_secs(15));
+        assert!(repeat_delay(9, false, unit, max) <= Duration::from_secs(15));
     }
 }
 

@@ -9,7 +9,7 @@ const DRIVER: &str = "d.example.com";
 struct Reaching;
 
 impl Deleter for Reaching {
-    type Removal = ();
+    type PreparedDelete = ();
 
     fn handle(&self, volume: &Volume) -> Option<VolumeHandle> {
         let csi = volume.spec.csi.as_ref().filter(|csi| csi.driver == DRIVER)?;

@@ -107,7 +107,7 @@ fn claim(name: &str) -> Subject {
 }
 
 fn record(recorder: &Recorder, object: &str, message: &str) {
-    recorder.from("driver").event(claim(object), Severity::Normal, "Reason", message);
+    recorder.for_component("driver").event(claim(object), Severity::Normal, "Reason", message);
 }
 
 /// Waits until all events are written or given up, without shutting down.
@@ -127,7 +127,7 @@ async fn an_event_is_logged_once_and_a_warning_as_an_error() {
     let (log, _guard) = logged();
     let (recorder, _) = start(&slow(0));
     for severity in [Severity::Normal, Severity::Warning] {
-        recorder.from("driver").event(claim("c"), severity, "Reason", "it failed");
+        recorder.for_component("driver").event(claim("c"), severity, "Reason", "it failed");
     }
     drained(&recorder).await;
     let text = log.text();
@@ -234,7 +234,12 @@ async fn under_load_the_final_event_of_each_object_is_written_as_the_last() {
         let name = format!("c{object}");
         record(&recorder, &name, "first");
         record(&recorder, &name, "again");
-        recorder.from("driver").final_event(claim(&name), Severity::Normal, "Succeeded", "last");
+        recorder.for_component("driver").final_event(
+            claim(&name),
+            Severity::Normal,
+            "Succeeded",
+            "last",
+        );
     }
     drained(&recorder).await;
     let last: std::collections::BTreeMap<String, String> =

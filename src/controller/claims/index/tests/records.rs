@@ -214,7 +214,7 @@ async fn a_claim_is_verified_after_another_nodes_call() {
     index.on_event(InformerEvent::Apply(on_node("u", Some("n1"), None)));
     assert!(must_verify(), "the call and its end were in the watch");
     set_verified(&index, "u");
-    index.update("u", Entry::call_elsewhere);
+    index.update("u", Entry::require_reads);
     assert!(must_verify(), "a live read found the call");
     set_verified(&index, "u");
     index.update("u", Entry::released);

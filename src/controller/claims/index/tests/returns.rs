@@ -52,7 +52,7 @@ fn a_deletion_seen_during_a_live_read_overrides_it() {
     let snapshot = index.known("u").unwrap();
     let volume = volume("pvc-u", "u");
     index.on_volume(&volume);
-    index.update("u", Entry::pv_released);
+    index.update("u", Entry::await_pv_gone);
     assert_eq!(index.on_volume_deleted(&volume).as_deref(), Some("u"));
     assert!(!volume_found(&index, &snapshot, &volume));
     let now = index.known("u").unwrap();
@@ -106,7 +106,7 @@ fn a_relist_of_an_unchanged_claim_queues_nothing() {
 /// The index of a leader with the claim `u`, whose node was given back.
 fn working_on_a_claim_in_doubt() -> ClaimIndex {
     let index = with_claim();
-    index.update("u", Entry::node_given_back);
+    index.update("u", Entry::require_reads);
     assert!(must_verify(&index, "u"));
     index
 }

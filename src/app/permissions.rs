@@ -17,7 +17,7 @@ use crate::{
     leader,
     leader::Leases,
     preflight,
-    preflight::{Feature, MissingRights, Preflight},
+    preflight::{Feature, MissingPermissions, Preflight},
 };
 
 /// How long the first check waits for the list of classes, which a missing permission may prevent.
@@ -26,14 +26,15 @@ const LIST_WAIT: Duration = Duration::from_secs(10);
 impl Program<'_> {
     /// Checks the permissions once the classes have been listed, or after [`LIST_WAIT`], and again from
     /// time to time.
-    pub(super) async fn check_rights(&self) -> Infallible {
+    pub(super) async fn check_permissions(&self) -> Infallible {
         let mut preflight = self.base.preflight();
-        let _ = timeout(LIST_WAIT, self.controller.classes_listed()).await;
+        let _ = timeout(LIST_WAIT, self.controller.class_list().whole()).await;
         loop {
             let features = self.features().await;
-            if let Some(lacks) = preflight.check(&features).await {
-                *self.missing_rights.lock() = lacks.iter().map(ToString::to_string).collect();
-                self.report(lacks).await;
+            if let Some(missing) = preflight.check(&features).await {
+                *self.missing_permissions.lock() =
+                    missing.iter().map(ToString::to_string).collect();
+                self.report(missing).await;
             }
             preflight::wait(&self.base.lanes.forbidden).await;
         }
@@ -42,7 +43,7 @@ impl Program<'_> {
     /// The features in use by flags and driver, current classes and API server.
     async fn features(&self) -> Vec<Feature> {
         let Base { flags, driver, lanes, attributes_classes, .. } = &self.base;
-        let supports = |rpc| driver.capabilities().controller.contains(&rpc);
+        let supports = |rpc| driver.capabilities().has(rpc);
         let migration = Migration::of_driver(driver.name(), flags.gates.csi_migration_rbd);
         let reads = |class: &StorageClass| reads_secret(class, driver.name(), migration);
         let restores = supports(Rpc::CreateDeleteSnapshot)
@@ -68,15 +69,15 @@ impl Program<'_> {
     }
 
     /// Emits events about missing permissions on the Lease, if there is one that can be read.
-    async fn report(&self, lacks: &[MissingRights]) {
+    async fn report(&self, missing: &[MissingPermissions]) {
         let Some((namespace, name)) = self.base.lease_name() else { return };
         let Ok(lease) = Leases::get(&self.base.lanes.reviews, &namespace, &name).await else {
             return;
         };
-        let events = self.recorder.from(self.base.driver.name());
-        for lack in lacks {
+        let events = self.recorder.for_component(self.base.driver.name());
+        for permission in missing {
             let subject = election::subject(&lease);
-            events.event(subject, Severity::Warning, "MissingPermissions", lack.to_string());
+            events.event(subject, Severity::Warning, "MissingPermissions", permission.to_string());
         }
     }
 }
