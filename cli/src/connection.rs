@@ -11,7 +11,7 @@ use std::{
 use clap::Args;
 use csi_provisioner::{
     app::Host,
-    kube::{ApiError, Client, ConfigSource, Connections, LaneSettings, Lanes, Scope, View},
+    kube::{ApiError, Client, ConfigSource, Connections, LaneSettings, Lanes, Scope, View, config},
     metrics::Metrics,
     runtime::{Gate, Generator},
 };
@@ -46,6 +46,14 @@ impl ApiServer {
     pub async fn connect(&self) -> Result<Connections, String> {
         let connections = self.source().connect().await;
         connections.map_err(|error| format!("cannot reach the API server: {error}"))
+    }
+
+    /// The namespace of objects whose namespace is not given, as for kubectl: that of the kubeconfig's context or
+    /// of the pod, else `default`.
+    pub async fn namespace(&self) -> String {
+        // A configuration that cannot be loaded is reported by whoever connects.
+        let config = config::load(&self.source()).await;
+        config.map_or_else(|_| "default".to_owned(), |config| config.default_namespace)
     }
 
     /// A client of it, which writes only while `gate` is open.

@@ -27,7 +27,7 @@ fn main() -> ExitCode {
     let output = match parse(env::args_os()) {
         Ok(Command::Check(request)) => block_on(check(&request), |why| check::failure(&why)),
         Ok(Command::Explain(request)) => {
-            block_on(explain(&request), |why| Output::failure(why, explain::UNKNOWN))
+            block_on(explain(*request), |why| Output::failure(why, explain::UNKNOWN))
         }
         Ok(Command::Status(request)) => {
             let show = |output: &Output| {
@@ -80,16 +80,18 @@ async fn release_claims(request: &release_claims::Request) -> Output {
     }
 }
 
-async fn explain(request: &explain::Request) -> Output {
+async fn explain(request: explain::Request) -> Output {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let kubernetes = &request.flags.kubernetes;
     let (kubeconfig, master) = (kubernetes.kubeconfig.clone(), kubernetes.master.clone());
+    let server = ApiServer { kubeconfig, master };
+    let request = request.in_namespace(server.namespace().await);
     // While the gate is shut, nothing can be written.
-    let client = ApiServer { kubeconfig, master }.client(Gate::shut(Arc::clone(&clock))).await;
+    let client = server.client(Gate::shut(Arc::clone(&clock))).await;
     let namespace = lease_namespace(request.lease_namespace.as_deref());
     let explanation = match client {
-        Ok(client) => explain::run(&client, &*clock, request, &namespace).await,
-        Err(why) => explain::unreachable(request, &why),
+        Ok(client) => explain::run(&client, &*clock, &request, &namespace).await,
+        Err(why) => explain::unreachable(&request, &why),
     };
     explanation.output(request.is_json)
 }

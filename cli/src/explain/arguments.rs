@@ -46,7 +46,8 @@ pub struct Request {
 /// What to explain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Object {
-    /// The claim of this namespace and name.
+    /// The claim of this namespace and name. The namespace is empty without `--namespace`, until
+    /// [`Request::in_namespace`] names it.
     Claim(String, String),
     /// The PersistentVolume of this name.
     Volume(String),
@@ -58,6 +59,19 @@ impl fmt::Display for Object {
             Self::Claim(namespace, name) => write!(f, "PersistentVolumeClaim {namespace}/{name}"),
             Self::Volume(name) => write!(f, "PersistentVolume {name}"),
         }
+    }
+}
+
+impl Request {
+    /// The same, with a claim that no `--namespace` places in `namespace`.
+    #[must_use]
+    pub fn in_namespace(mut self, namespace: impl Into<String>) -> Self {
+        if let Object::Claim(unnamed, _) = &mut self.object
+            && unnamed.is_empty()
+        {
+            *unnamed = namespace.into();
+        }
+        self
     }
 }
 
@@ -125,7 +139,8 @@ fn object_arguments() -> [Arg; 3] {
     [
         kind.required(true).help("`pvc` or `pv`"),
         name.required(true),
-        namespace.default_value("default").help("Namespace of the claim"),
+        namespace
+            .help("Namespace of the claim [default: the kubeconfig context's, else the pod's]"),
     ]
 }
 
@@ -181,10 +196,19 @@ mod tests {
             (&["pvc", "data", "-n", "shop"][..], claim("shop")),
             (&["-n=shop", "persistentvolumeclaim", "data"], claim("shop")),
             (&["--namespace=shop", "pvc", "data"], claim("shop")),
-            (&["pvc", "data"], claim("default")),
+            (&["pvc", "data"], claim("")),
             (&["pv", "pv-1"], Object::Volume("pv-1".to_owned())),
         ] {
             assert_eq!(parse(args).unwrap().object, object, "{args:?}");
+        }
+        for (args, namespace) in
+            [(&["pvc", "data"][..], "team"), (&["pvc", "data", "-n=shop"], "shop")]
+        {
+            assert_eq!(
+                parse(args).unwrap().in_namespace("team").object,
+                claim(namespace),
+                "{args:?}"
+            );
         }
         assert!(parse(&["pv", "x", "-o", "json"]).unwrap().is_json);
         assert_eq!(parse(&["pv", "x", "--driver=d"]).unwrap().driver.as_deref(), Some("d"));
