@@ -37,6 +37,7 @@ pub(super) fn explain(observed: &ObservedClaim) -> Explanation {
     let object = format!("PersistentVolumeClaim {}/{}", claim.namespace(), claim.name());
     let mut explanation = Explanation::new(&object, cause(observed));
     describe_wait(observed, &mut explanation);
+    describe_failure(observed, &mut explanation);
     describe_attempts(observed, &mut explanation);
     if explanation.state != State::Served {
         describe_leader(observed, &mut explanation);
@@ -394,6 +395,22 @@ fn describe_wait(observed: &ObservedClaim, explanation: &mut Explanation) {
     let created = observed.claim.metadata.creation_timestamp.as_ref();
     if let Some(created) = created.filter(|_| explanation.state != State::Served) {
         explanation.say(format!("The claim was created {} ago.", since(observed.now, created.0)));
+    }
+}
+
+/// What the provisioner, which has other rights, has said of its last attempt, where the rules cannot say more.
+fn describe_failure(observed: &ObservedClaim, explanation: &mut Explanation) {
+    if explanation.state != State::Unknown {
+        return;
+    }
+    let by_leader = known_to_leader(observed).map(|cause| cause.text);
+    let by_event = || {
+        let driver = &observed.identity.as_ref()?.driver;
+        let event = last_attempt(observed.events.as_ref().ok()?, driver)?;
+        Some(reported(event, observed.now))
+    };
+    if let Some(text) = by_leader.or_else(by_event) {
+        explanation.say(text);
     }
 }
 

@@ -84,7 +84,7 @@ pub struct Explanation {
 pub(super) struct Cause {
     pub(super) state: State,
     /// The sentence.
-    text: String,
+    pub(super) text: String,
     /// Whether the sentence has the text of an event, which docs/troubleshooting.md explains.
     is_event: bool,
     /// The row of docs/troubleshooting.md, if the sentence has no text of an event.

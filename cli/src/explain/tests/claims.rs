@@ -423,6 +423,26 @@ async fn a_missing_right_is_named() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn beside_a_missing_right_stands_what_the_provisioner_has_said() {
+    let message = "secrets \"admin\" not found";
+    let cluster = claim().and(event("ProvisioningFailed", message, 5));
+    let server = Server::new(move |request| {
+        if request.url.contains("/csinodes") {
+            return Answer::refusal(
+                403,
+                "Forbidden",
+                "csinodes is forbidden: User \"u\" cannot list",
+            );
+        }
+        cluster.answer(request)
+    });
+    let explained = explained(&server, &CLAIM).await;
+    assert_eq!(explained.state, Unknown);
+    let text = explained.to_text();
+    assert!(text.contains(&format!("The last event says (5s ago, 3 times): {message}.")), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_does_not_exist_is_unknown() {
     for arguments in [&CLAIM[..], &VOLUME] {
         let explained = explained(&Cluster(Vec::new()).server(), arguments).await;
