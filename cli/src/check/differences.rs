@@ -8,6 +8,9 @@ use super::{
 };
 use csi_provisioner::flags::{ClaimProtection, Flags};
 
+/// The section of the findings.
+pub(super) const SECTION: &str = "differences";
+
 /// What is said of a section that applies as a whole, beside its heading. Others are rows, by their first
 /// column.
 const WHOLE: &str = "the whole section";
@@ -67,9 +70,7 @@ impl Facts<'_> {
 /// The findings: one for each row or section.
 pub(super) fn check(facts: &Facts<'_>) -> Vec<Finding> {
     let entries = ENTRIES.iter().filter(|(applies, ..)| applies(facts));
-    entries
-        .map(|(_, subject, text)| Finding::new("differences", Severity::Note, subject, text))
-        .collect()
+    entries.map(|(_, subject, text)| Finding::new(SECTION, Severity::Note, subject, text)).collect()
 }
 
 #[cfg(test)]

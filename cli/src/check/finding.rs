@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use csi_provisioner::plain_text::escaped;
 
+use super::differences::SECTION;
 use crate::subcommand::Output;
 
 /// What a finding means for the switch, from the least to the most urgent.
@@ -122,11 +123,19 @@ impl Checked {
         for finding in &self.findings {
             if section.replace(finding.section) != Some(finding.section) {
                 // Writing to a text cannot fail.
-                let _ = writeln!(text, "\n{}", finding.section);
+                let _ = writeln!(text, "\n{}", heading(finding.section));
             }
             text += &finding.text();
         }
         text
+    }
+}
+
+/// What stands above a section's findings.
+fn heading(section: &str) -> &str {
+    match section {
+        SECTION => "differences: rows of docs/differences.md that this workload will show",
+        other => other,
     }
 }
 
@@ -188,6 +197,13 @@ mod tests {
             assert_eq!(report(severities, false).exit_code, code, "{severities:?}");
         }
         assert_eq!(failure("why").exit_code, 3);
+    }
+
+    #[test]
+    fn differences_are_said_to_be_rows_of_the_page() {
+        let finding = Finding::new(SECTION, Severity::Note, "SIGTERM", "");
+        let text = Checked::new("Pod a/b", vec![finding]).text();
+        assert!(text.contains("\ndifferences: rows of docs/differences.md"), "{text}");
     }
 
     #[test]

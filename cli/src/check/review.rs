@@ -17,7 +17,7 @@ use csi_provisioner::flags::{
 /// What becomes of all of them.
 #[derive(Debug, Default)]
 pub(super) struct Review {
-    /// A finding each. The subject is as on the command line, `--name=value`; an error has none.
+    /// A finding each. The subject is as on the command line, `--name=value`.
     pub(super) findings: Vec<Finding>,
     /// Whether a flag or gate is retired.
     pub(super) has_retired: bool,
@@ -45,9 +45,11 @@ pub(super) fn review(args: &[String]) -> Review {
                 review.findings.push(refused(&spelled, &error));
             }
             Err(NoFlags::Unknown(error) | NoFlags::NoValue(error)) => {
-                errors.push(refused("", &error));
+                errors.push(refused(first, &error));
             }
-            Err(NoFlags::Help) => errors.push(refused("", "help requested: the program would end")),
+            Err(NoFlags::Help) => {
+                errors.push(refused(first, "help requested: the program would end"));
+            }
         }
         rest = rest.get(taken..).unwrap_or_default();
     }
@@ -161,7 +163,7 @@ mod tests {
                 "--feature-gates=CSINodeInfo=true",
                 "--feature-gates=Topology=true",
                 "--timeout=x",
-                ""
+                "--nosuch"
             ]
         );
     }
