@@ -51,9 +51,15 @@ fn holder(lease: LeaseView, driver: &str) -> Result<(String, String), String> {
                 .ok_or_else(|| format!("the holder of the Lease {lease} is no pod: {holder:?}"))?;
             Ok((namespace.to_owned(), pod.to_owned()))
         }
-        LeaseView::Abandoned { lease, last_holder, pod } => Err(format!(
-            "no replica leads{BY_CLOCK}: the last holder of the Lease {lease} was {last_holder:?}; {pod}"
-        )),
+        LeaseView::Abandoned { lease, last_holder, .. } if last_holder.is_empty() => {
+            Err(format!("no replica leads: the Lease {lease} names no holder"))
+        }
+        LeaseView::Abandoned { lease, last_holder, pod } => {
+            let pod = if pod.is_empty() { pod } else { format!("; {pod}") };
+            Err(format!(
+                "no replica leads{BY_CLOCK}: the last holder of the Lease {lease} was {last_holder:?}{pod}"
+            ))
+        }
         LeaseView::Unread { name, why } => Err(format!("cannot read the Lease {name}: {why}")),
         LeaseView::Missing { name } => Err(format!(
             "there is no Lease {name}: the provisioner of {driver} runs without --leader-election, or has never run. Run this in its pod, with {FLAG}"
@@ -71,8 +77,7 @@ async fn through_port_forward(
     let pod = pods.get(name).await.map_err(|error| unread(&what, error))?;
     let port = port(&pod).map_err(|why| format!("{what}: {why}"))?;
     let forwarded = pods.portforward(name, &[port]).await;
-    let mut forwarded = forwarded
-        .map_err(|error| format!("cannot forward port {port} of {what}: {}", said(error)))?;
+    let mut forwarded = forwarded.map_err(|error| unforwarded(port, &what, error))?;
     let error = forwarded.take_error(port);
     let stream = forwarded.take_stream(port).ok_or("the port-forward has no stream")?;
     let why = match timeout(TIMEOUT, fetch_over(stream, "")).await {
@@ -97,6 +102,20 @@ fn unread(what: &str, error: kube::Error) -> String {
     }
     format!(
         "{why}. If the leader uses the host's network, its pod has another name: run this in that pod, with {FLAG}"
+    )
+}
+
+/// Why the port is not forwarded. API servers that miss "create" do not say so.
+fn unforwarded(port: u16, what: &str, error: kube::Error) -> String {
+    let is_forbidden = matches!(&error, kube::Error::Api(status) if status.code == 403);
+    let needs = if is_forbidden {
+        " (needs get on pods/portforward, and create from Kubernetes 1.35 on)"
+    } else {
+        ""
+    };
+    format!(
+        "cannot forward port {port} of {what}: {}{needs}",
+        said(error).trim_end_matches([':', ' '])
     )
 }
 
@@ -170,6 +189,19 @@ mod tests {
         );
     }
 
+    /// kube-apiserver 1.36 without "create" ends its message there.
+    #[test]
+    fn a_refused_port_forward_names_the_verbs() {
+        let refused = |code| {
+            let status = kube::core::Status::failure("pods \"p\" is forbidden: ", "Reason");
+            unforwarded(1, "pod csi/p", kube::Error::Api(status.with_code(code).boxed()))
+        };
+        assert!(refused(403).ends_with(
+            "forbidden (needs get on pods/portforward, and create from Kubernetes 1.35 on)"
+        ));
+        assert!(refused(404).ends_with("forbidden"));
+    }
+
     #[test]
     fn a_lease_without_a_leader_says_why() {
         let held = LeaseView::Held { lease: "csi/d".into(), holder: "pod-1_4".into() };
@@ -179,6 +211,11 @@ mod tests {
         let (lease, last_holder) = ("csi/d".to_owned(), "a".to_owned());
         let ended = LeaseView::Abandoned { lease, last_holder, pod: String::new() };
         assert!(holder(ended, "d").unwrap_err().contains("leads by this machine's clock"));
+        let lease = "csi/d".to_owned();
+        let given_back =
+            LeaseView::Abandoned { lease, last_holder: String::new(), pod: String::new() };
+        let why = "no replica leads: the Lease csi/d names no holder";
+        assert_eq!(holder(given_back, "d"), Err(why.to_owned()));
         let missing = LeaseView::Missing { name: "d".into() };
         assert!(holder(missing, "d").unwrap_err().contains("without --leader-election"));
     }
