@@ -16,6 +16,10 @@ use csi_provisioner::{
     runtime::{Gate, Generator},
 };
 
+/// Said where nothing names the API server.
+const NOT_NAMED: &str =
+    "nothing says where the API server is: give --kubeconfig, set KUBECONFIG, or run it in a pod";
+
 /// Which API server to ask.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
 pub struct ApiServer {
@@ -44,7 +48,11 @@ impl ApiServer {
     /// # Errors
     /// Why it cannot be reached.
     pub async fn connect(&self) -> Result<Connections, String> {
-        let connections = self.source().connect().await;
+        let source = self.source();
+        if source == ConfigSource::default() {
+            return Err(NOT_NAMED.to_owned());
+        }
+        let connections = source.connect().await;
         connections.map_err(|error| format!("cannot reach the API server: {error}"))
     }
 
@@ -118,6 +126,15 @@ pub fn lease_namespace(flag: Option<&str>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn what_names_no_api_server_is_said_in_an_admins_words() {
+        // Where tests run in a pod, that one names it.
+        let server = ApiServer::default();
+        if server.source() == ConfigSource::default() {
+            assert_eq!(server.connect().await.unwrap_err(), NOT_NAMED);
+        }
+    }
 
     #[test]
     fn the_flag_wins_over_the_environment_and_that_over_the_home() {
