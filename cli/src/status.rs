@@ -21,6 +21,7 @@ use csi_provisioner::{
 };
 use serde::Serialize;
 
+use self::waiting::Listed;
 use crate::{
     connection::{ApiServer, client_over},
     fetch::{fetch_status, with_host},
@@ -30,7 +31,7 @@ use crate::{
 /// The exit code if there is no status to show.
 pub const FAILED: u8 = 2;
 
-/// The time between two tables of `--watch`: short for a person, long for an API server that lists claims.
+/// The time between two tables of `--watch`.
 const INTERVAL: Duration = Duration::from_secs(5);
 
 /// Clears a terminal.
@@ -91,13 +92,14 @@ struct Shown {
 /// Reads the status and returns what to print. With `--watch` it returns only if the first one cannot be
 /// read; until then it passes what it has read to `print`.
 pub async fn run(request: &Request, clock: &dyn Clock, print: impl Fn(&Output)) -> Output {
-    let mut shown = read(request, clock).await;
+    let mut listed = Listed::default();
+    let mut shown = read(request, clock, &mut listed).await;
     let mut has_worked = false;
     while request.watch && (has_worked || shown.is_ok()) {
         has_worked = true;
         print(&again(request, &shown));
         tokio::time::sleep(INTERVAL).await;
-        shown = read(request, clock).await;
+        shown = read(request, clock, &mut listed).await;
     }
     match shown {
         Ok(shown) => Output::printed(text(request, &shown), 0),
@@ -124,7 +126,7 @@ fn text(request: &Request, shown: &Shown) -> String {
     table::text(shown)
 }
 
-async fn read(request: &Request, clock: &dyn Clock) -> Result<Shown, String> {
+async fn read(request: &Request, clock: &dyn Clock, listed: &mut Listed) -> Result<Shown, String> {
     if let Some(address) = &request.address {
         let status = fetch_status(address, "").await?;
         return Ok(Shown { status, without_consumer: None, unlisted: None });
@@ -134,9 +136,9 @@ async fn read(request: &Request, clock: &dyn Clock) -> Result<Shown, String> {
     let client = client_over(connections.clone(), gate);
     let driver = request.driver.as_deref().unwrap_or_default();
     let status = pod::status_of_leader(&client, connections.kube(), request, driver, clock).await?;
-    let (without_consumer, unlisted) = match waiting::for_a_pod(&client, driver).await {
+    let (without_consumer, unlisted) = match listed.current(&client, driver).await {
         Ok(claims) => (Some(claims), None),
-        Err(error) => (None, Some(error.to_string())),
+        Err(why) => (None, Some(why)),
     };
     Ok(Shown { status, without_consumer, unlisted })
 }
