@@ -79,7 +79,9 @@ fn volume_id(id: &str) -> Result<String, Untranslatable> {
         ))
     };
     let (zone, path) = rest.split_once('/').unwrap_or((rest, ""));
-    if let Some(odd) = zone.chars().find(|c| !c.is_ascii_alphanumeric() && *c != '-') {
+    if let Some(odd) =
+        zone.chars().find(|c| !c.is_ascii_alphanumeric() && !"-_.~!$&'()*+,;=".contains(*c))
+    {
         let (url, odd) = (quote(id), quote(&odd.to_string()));
         return Err(invalid(format!(
             "disk name ({id}): parse {url}: invalid character {odd} in host name"

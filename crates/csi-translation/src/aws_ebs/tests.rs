@@ -121,6 +121,7 @@ fn ids_of_volumes() {
     assert_eq!(id("aws://us-west-2a/vol-02399794d890f9375"), own());
     assert_eq!(id("aws://us-west-2a//vol-02399794d890f9375/"), own());
     assert_eq!(id("aws://us-west-2a/vol-1-a_b"), Ok("vol-1-a_b".to_owned()));
+    assert_eq!(id("aws://us_east.1/vol-1"), Ok("vol-1".to_owned()));
     assert_eq!(id("whatever/it is"), Ok("whatever/it is".to_owned()));
     let start = "failed to translate Kubernetes ID to EBS Volume ID Invalid";
     let odd = ["aws://us-west-2a/02399794d890f9375", "aws://z/vol-1/x", "aws://vol-1", "aws://"];
