@@ -1,6 +1,7 @@
 //! The known nodes, and the effect of events on them. Pure.
 
 use std::{
+    cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
@@ -108,27 +109,38 @@ impl NodeIndex {
 
     // === changes ===
 
-    /// Begins to list nodes again, for the labels of all registered keys and no others. Returns these
+    /// Begins to list nodes again, for the labels of the registered keys and no others. Returns these
     /// keys.
     pub(super) fn relist(&mut self) -> KeySet {
-        let distinct: BTreeSet<&str> =
-            self.registered().flat_map(|(_, keys)| keys.iter()).collect();
-        self.watched_keys = distinct.into_iter().map(Arc::from).collect();
+        self.watched_keys = self.common_keys();
         self.listed_keys.retain(|key| self.watched_keys.contains(key));
         self.needs_relist = false;
         self.watched_keys.clone()
     }
 
+    /// The [`MOST`] keys that are registered on most nodes: what one node registers hides no label of others.
+    fn common_keys(&self) -> KeySet {
+        let mut nodes = BTreeMap::<&str, usize>::new();
+        for key in self.registered().flat_map(|(_, keys)| keys.iter()) {
+            *nodes.entry(key).or_default() += 1;
+        }
+        let mut keys: Vec<_> = nodes.into_iter().collect();
+        keys.sort_by_key(|(_, nodes)| Reverse(*nodes));
+        keys.into_iter().take(MOST).map(|(key, _)| key.into()).collect()
+    }
+
     /// Returns the names of the CSINodes with relevant changes. New keys are none until all nodes are listed
     /// for them: whoever waits for them would find no labels.
     pub(super) fn on_csi_node_event(&mut self, event: InformerEvent<CsiNode>) -> Vec<Box<str>> {
-        let Self { driver, csi_nodes, watched_keys, needs_relist, .. } = self;
+        let Self { driver, csi_nodes, watched_keys, .. } = self;
+        let mut has_others = false;
         let mut changed = follow(csi_nodes, event, |node| {
             let ours = node.spec.drivers.iter().find(|entry| *entry.name == **driver)?;
             let keys: Keys = ours.topology_keys.iter().take(MOST).cloned().collect();
-            *needs_relist |= !keys.are_in(watched_keys);
+            has_others |= !keys.are_in(watched_keys);
             Some(keys)
         });
+        self.needs_relist |= has_others && self.common_keys() != self.watched_keys;
         changed.retain(|node| match self.csi_nodes.get(node) {
             Some((_, Some(keys))) => keys.are_in(&self.listed_keys),
             _ => true,

@@ -73,7 +73,7 @@ impl Labels {
         self.0.iter().map(|(key, value)| (&**key, &**value))
     }
 
-    /// Those of `labels`, which are sorted by key, that `keys` name: the first [`MOST`] of them.
+    /// Those of `labels`, which are sorted by key, that `keys` name.
     pub(super) fn named<'a>(
         keys: &BTreeSet<Arc<str>>,
         labels: impl Iterator<Item = (&'a String, &'a String)>,
@@ -81,6 +81,6 @@ impl Labels {
         let named = labels.filter_map(|(key, value)| {
             Some((Arc::clone(keys.get(&**key)?), value.as_str().into()))
         });
-        Self(named.take(MOST).collect())
+        Self(named.collect())
     }
 }

@@ -320,3 +320,17 @@ fn keys_and_labels_of_a_node_are_bounded_and_cost_no_time() {
     assert_eq!(kept, keys(&many[..64]));
     assert_eq!(fixture.nodes.labels("large").unwrap().iter().count(), 64);
 }
+
+#[test]
+fn the_keys_of_one_node_hide_no_labels_of_others() {
+    let odd: Vec<String> = (0..64).map(|number| format!("a{number:02}")).collect();
+    let odd: Vec<&str> = odd.iter().map(String::as_str).collect();
+    let labels = || odd.iter().map(|key| (*key, "x")).chain([("zone", "z")]);
+    let csi_nodes = ["n1", "n2"].map(|name| csi_node(name, Some(&["zone"])));
+    let csi_nodes = csi_nodes.into_iter().chain([csi_node("odd", Some(&odd))]).collect();
+    let nodes = ["n1", "n2"].map(|name| node(name, &labels().collect::<Vec<_>>()));
+    let fixture = Fixture::with(csi_nodes, nodes.into());
+    let zone = BTreeMap::from([("zone".to_owned(), "z".to_owned())]);
+    assert_eq!(fixture.nodes.places(&keys(&["zone"])), [zone]);
+    assert_eq!(fixture.nodes.labels("n1").unwrap().iter().count(), 64);
+}
