@@ -278,7 +278,10 @@ impl CsiProvisioner {
     async fn check(&self, request: &mut ProvisionRequest) -> Result<PreparedCreate, NotPrepared> {
         let CsiProvisionerDeps { reads, settings, topology, .. } = &*self.0;
         let checks = Checks { reads, settings, topology: topology.as_ref() };
-        let named = checks.source(request).await;
+        let mut named = checks.source(request).await;
+        if let Ok(Some(named)) = &mut named {
+            named.late_for = self.0.protection.late_for(request.claim.uid());
+        }
         if let Err(NotPrepared::Ignored { .. }) = &named {
             self.0.events.left_to_populator(&request.claim);
         }

@@ -142,6 +142,12 @@ impl Protection {
         }))
     }
 
+    /// The UID of the source that the claim names, if the claim is known to have been created after the deletion of
+    /// that.
+    pub fn late_for(&self, uid: &str) -> Option<String> {
+        self.0.holders.lock().late_for(uid)
+    }
+
     /// Handles an event of the watch of claims.
     pub fn on_event(&self, event: &InformerEvent<Claim>) {
         let affected = self.0.holders.lock().on_event(event);

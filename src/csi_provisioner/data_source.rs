@@ -33,6 +33,8 @@ pub(super) struct Copyable {
     /// Whether the claim has lost access to it: an open call is continued, but its volume is
     /// discarded.
     pub(super) access_revoked: bool,
+    /// The UID of the source, if the claim is known to have come after the deletion of that.
+    pub(super) late_for: Option<String>,
 }
 
 /// The source that the claim names; `None` for an empty volume.
@@ -50,7 +52,7 @@ pub(super) async fn identify(
     };
     let other_namespace = target.namespace != claim.namespace();
     let access_revoked = other_namespace && access_revoked(reads, request, &target).await?;
-    Ok(Some(Copyable { source: named(claim, target)?, access_revoked }))
+    Ok(Some(Copyable { source: named(claim, target)?, access_revoked, late_for: None }))
 }
 
 /// A failure that lasts until the claim or a dependency changes.
@@ -159,12 +161,13 @@ pub(super) async fn resolve(
     settings: &ProvisionerSettings,
     request: &ProvisionRequest,
     size: &Quantity,
-    named: &NamedSource,
+    named: &Copyable,
 ) -> Result<Source, Failure> {
     if let Some(source) = &request.source {
         return Ok(source.clone());
     }
-    let query = SourceQuery { settings, request, size, named };
+    let Copyable { source: named, late_for, .. } = named;
+    let query = SourceQuery { settings, request, size, named, late_for: late_for.as_deref() };
     let found = match named.kind {
         SourceKind::Snapshot => snapshot::find(reads, &query).await,
         SourceKind::Claim => clone::find(reads, &query).await,
@@ -179,6 +182,8 @@ struct SourceQuery<'a> {
     /// The size that the claim requests.
     size: &'a Quantity,
     named: &'a NamedSource,
+    /// The UID of the source, if the claim is known to have come after the deletion of that.
+    late_for: Option<&'a str>,
 }
 
 /// A size for comparison with a source. A size that overflows counts as zero, as in

@@ -91,8 +91,7 @@ pub(super) async fn build(
     let mut prepared = draft(settings, request, named.map(|named| named.source.kind))
         .map_err(|why| why.finished().lasting())?;
     if let Some(named) = named {
-        let source =
-            data_source::resolve(reads, settings, request, &prepared.size, &named.source).await?;
+        let source = data_source::resolve(reads, settings, request, &prepared.size, named).await?;
         prepared.request.volume_content_source = Some(data_source::content_source(&source));
         prepared.source = Some(source);
         prepared.access_revoked = named.access_revoked;

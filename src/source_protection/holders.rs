@@ -46,6 +46,9 @@ struct ClaimEntry {
     names: Option<SourceReference>,
     /// Whether it needs the source no longer although it is pending: it has its volume.
     finished: bool,
+    /// The UID of the source that it names, if it was created after the deletion of that: a watch has shown them in
+    /// that order.
+    late_for: Option<String>,
     /// The claim itself, if it is a terminating source with our finalizer.
     terminating: Option<(NamedSource, Terminating)>,
 }
@@ -114,9 +117,8 @@ impl Holders {
     /// Handles an event of the watch of claims; returns the sources to check now.
     pub(super) fn on_event(&mut self, event: &InformerEvent<Claim>) -> BTreeSet<NamedSource> {
         match event {
-            InformerEvent::InitApply(claim) | InformerEvent::Apply(claim) => {
-                self.upsert_claim(claim)
-            }
+            InformerEvent::InitApply(claim) => self.upsert_claim(claim, true),
+            InformerEvent::Apply(claim) => self.upsert_claim(claim, false),
             InformerEvent::Delete(claim) => {
                 let old = self.claims.remove(claim.uid());
                 self.update_indexes(old, None)
@@ -132,11 +134,22 @@ impl Holders {
         }
     }
 
-    fn upsert_claim(&mut self, claim: &Claim) -> BTreeSet<NamedSource> {
+    /// The UID of the source that the claim names, if the claim was created after the deletion of that.
+    pub(super) fn late_for(&self, uid: &str) -> Option<String> {
+        self.claims.get(uid)?.late_for.clone()
+    }
+
+    fn upsert_claim(&mut self, claim: &Claim, is_from_list: bool) -> BTreeSet<NamedSource> {
         let uid = claim.uid();
         let before = self.claims.get(uid);
         let finished = before.is_some_and(|entry| entry.finished);
-        let entry = ClaimEntry::of(claim).map(|entry| ClaimEntry { finished, ..entry });
+        let entry = ClaimEntry::of(claim).map(|entry| {
+            let names = entry.names.as_ref();
+            let deleted = names.and_then(|it| self.terminating.get(&it.source));
+            let deleted = deleted.filter(|_| !is_from_list).map(|it| it.uid.clone());
+            let late_for = before.map_or(deleted, |before| before.late_for.clone());
+            ClaimEntry { finished, late_for, ..entry }
+        });
         if before == entry.as_ref() {
             return BTreeSet::new();
         }
@@ -313,7 +326,8 @@ impl ClaimEntry {
         let terminating = Terminating::of(claim, SourceKind::Claim)
             .map(|terminating| (NamedSource::itself(SourceKind::Claim, claim), terminating));
         let is_kept = names.is_some() || terminating.is_some();
-        is_kept.then(|| Self { uid: claim.uid().to_owned(), names, finished: false, terminating })
+        let (uid, finished, late_for) = (claim.uid().to_owned(), false, None);
+        is_kept.then_some(Self { uid, names, finished, late_for, terminating })
     }
 }
 

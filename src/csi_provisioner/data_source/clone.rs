@@ -123,7 +123,9 @@ fn check_claim(query: &SourceQuery<'_>, source: &CloneSource) -> Result<(), Unus
         let status = ClaimStatusText(&source.status).to_string();
         return Err(Unusable::NotBound { name: name(), status });
     }
-    if source.is_terminating() && !is_held_for(claim, source) {
+    // What was read may be from before the deletion.
+    let is_late = query.late_for == Some(source.uid());
+    if is_late || source.is_terminating() && !is_held_for(claim, source) {
         return Err(Unusable::Deleting(name()));
     }
     if !ownership::names_class(source, &source.spec) {

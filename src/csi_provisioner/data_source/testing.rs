@@ -55,7 +55,7 @@ pub(super) async fn find_for(
     };
     let requested = request.claim.spec.resources.requests.storage.as_deref();
     let size = Quantity::parse(requested.unwrap_or("0")).unwrap();
-    resolve(&reads, settings, request, &size, &named.source).await
+    resolve(&reads, settings, request, &size, &named).await
 }
 
 /// The kinds of the failure's dependencies.

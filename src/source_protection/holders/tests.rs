@@ -478,3 +478,18 @@ proptest! {
         prop_assert!(holders.terminating.is_empty() && holders.sources_by_claim.is_empty() && holders.held.is_empty());
     }
 }
+
+#[test]
+fn a_claim_that_a_watch_shows_after_the_deletion_of_its_source_is_late() {
+    let mut holders = Holders::new(false);
+    let at_rest = |uid, deleted| InformerEvent::Apply(source_claim(uid, deleted, true));
+    holders.on_event(&at_rest("s1", false));
+    holders.on_event(&pending("before", &origin()));
+    holders.on_event(&at_rest("s1", true));
+    holders.on_event(&pending("before", &origin()));
+    holders.on_event(&pending("after", &origin()));
+    let listed = InformerEvent::InitApply(claim("listed", &origin(), "Pending"));
+    holders.on_event(&listed);
+    let late = ["before", "after", "listed", "unknown"].map(|uid| holders.late_for(uid));
+    assert_eq!(late, [None, Some("s1".to_owned()), None, None]);
+}
