@@ -55,11 +55,13 @@ mod workers;
 
 use std::sync::{Arc, atomic::AtomicBool};
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use self::{
-    claims::{index::ClaimIndex, worker::ClaimWorker},
+    changes::Changes,
+    claims::{discard::VolumeLists, index::ClaimIndex, worker::ClaimWorker},
     classes::Classes,
     dependencies::{Dependency, DependencyIndex},
     events::Events,
@@ -150,6 +152,7 @@ impl<P: Provisioner> Controller<P> {
             queue: queues.claims.clone(),
             unsaved_queue: queues.unsaved.clone(),
             save_attempted: Notify::new(),
+            volume_lists: VolumeLists::default(),
             dependencies: DependencyIndex::default(),
             is_warned: AtomicBool::default(),
             ending: CancellationToken::new(),
@@ -186,7 +189,13 @@ impl<P: Provisioner> Controller<P> {
     pub fn claim_waker(&self) -> impl Fn(&Dependency) + Send + Sync + use<P> {
         let queues = self.queues.clone();
         let dependencies = self.claims.dependencies.clone();
-        move |object| queues.claims.add_all(dependencies.waiting_for(object))
+        // A kubelet can change its objects as often as a user can change a claim.
+        let changes = Mutex::new(Changes::default());
+        move |object| {
+            for uid in dependencies.waiting_for(object) {
+                changes.lock().queue(&queues.claims, uid);
+            }
+        }
     }
 
     /// Logs the volumes that were created and have no PersistentVolume, before the process ends.

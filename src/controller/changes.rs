@@ -10,6 +10,7 @@ use std::{collections::BTreeMap, time::Duration};
 use tokio::time::Instant;
 
 use super::Key;
+use crate::workqueue::Queue;
 
 /// So many changes queue a claim at once. A claim that is provisioned and bound has fewer.
 const AT_ONCE: u32 = 20;
@@ -32,8 +33,16 @@ struct Recent {
 }
 
 impl Changes {
+    /// Queues the claim, which has changed or waits for what has changed.
+    pub(super) fn queue(&mut self, claims: &Queue<Key>, uid: Key) {
+        match self.delay_of(&uid) {
+            Duration::ZERO => claims.add(uid),
+            delay => claims.add_after(uid, delay),
+        }
+    }
+
     /// Notes that the claim has changed. Returns how long it waits before it is queued for that.
-    pub(super) fn delay_of(&mut self, uid: &Key) -> Duration {
+    fn delay_of(&mut self, uid: &Key) -> Duration {
         let now = Instant::now();
         if self.recent.len() > self.most {
             self.recent.retain(|_, recent| now.duration_since(recent.last) < INTERVAL);

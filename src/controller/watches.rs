@@ -103,9 +103,10 @@ impl<P: Provisioner> Controller<P> {
             let given_up = claims.iter().filter(|uid| index.known(uid).is_some_and(is_given_up));
             queues.unsaved.add_all(given_up.cloned());
             for uid in claims {
-                match if is_change { changes.delay_of(&uid) } else { Duration::ZERO } {
-                    Duration::ZERO => queues.claims.add(uid),
-                    delay => queues.claims.add_after(uid, delay),
+                if is_change {
+                    changes.queue(&queues.claims, uid);
+                } else {
+                    queues.claims.add(uid);
                 }
             }
         }

@@ -163,9 +163,8 @@ async fn what_becomes_somebodys_before_the_first_try_stays() {
     simulation.start();
     let slow = Effect::DelayAfter(Duration::from_secs(5));
     simulation.faults().add(Rule::on("update", "persistentvolumeclaims", slow).times(1));
-    simulation.create_claim("data");
-    let is_recorded = |s: &Simulation| s.api_requests("update", "persistentvolumeclaims") == 1;
-    simulation.until("it is recorded", is_recorded).await;
+    simulation.asked().await;
+    sleep(Duration::from_secs(1)).await;
     simulation.api.create(&foreign_volume("elsewhere", "nobody", "taken")).unwrap();
     sleep(Duration::from_secs(3600)).await;
     assert_eq!(calls(&simulation), ["CreateVolume"]);
@@ -249,6 +248,31 @@ async fn what_the_claim_had_for_a_while_is_never_removed() {
     simulation.api.delete("PersistentVolume", "", "pvc-by-hand").unwrap();
     sleep(Duration::from_secs(3600)).await;
     assert_eq!(calls(&simulation), ["CreateVolume"]);
+}
+
+/// A user makes many volumes that no PersistentVolume can be of, and deletes their claims: few lists of all
+/// PersistentVolumes are enough.
+#[tokio::test(start_paused = true)]
+async fn many_volumes_are_removed_by_few_lists() {
+    let simulation = Simulation::new(1);
+    simulation.start();
+    sleep(Duration::from_secs(5)).await;
+    let refused = Effect::Answer(Status::new(422, "Invalid", "too large"));
+    simulation.faults().add(Rule::on("create", "persistentvolumes", refused));
+    let slow = Effect::DelayAfter(Duration::from_millis(500));
+    simulation.faults().add(Rule::on("list", "persistentvolumes", slow));
+    let names: Vec<String> = (0..100).map(|number| format!("data-{number}")).collect();
+    for name in &names {
+        simulation.create_claim(name);
+    }
+    simulation.until("all are made", |s| s.calls("CreateVolume") == 100).await;
+    let before = simulation.api_requests("list", "persistentvolumes");
+    for name in &names {
+        simulation.delete_claim(name);
+    }
+    simulation.until("all are removed", |s| s.left_at_driver().is_empty()).await;
+    let lists = simulation.api_requests("list", "persistentvolumes") - before;
+    assert!(lists <= 20, "{lists}");
 }
 
 /// Without the answers that show it to be nobody's, nothing is removed.

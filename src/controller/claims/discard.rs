@@ -1,7 +1,7 @@
 //! Removes an unusable volume directly, without a PersistentVolume.
 //!
-//! That is safe only if the volume is nobody's (safety rule 8). Live reads before each attempt,
-//! which is several tries within two seconds, must show that
+//! That is safe only if the volume is nobody's (safety rule 8). Live reads before each attempt
+//! (several tries within two seconds) must show that
 //!
 //! * no PersistentVolume has the claim's volume name or the volume's handle, or is for the claim,
 //! * no volume with this handle waits to be saved,
@@ -12,21 +12,26 @@
 //!
 //! No call is made for the claim before the volume is removed. A volume that may be somebody's is
 //! left alone and reported as a suspected leak (safety rule 14). An event says what became of
-//! it. An unusable volume is known only to the process that made it, so the volume is always of
-//! this process's term.
+//! it. Only the process that made an unusable volume knows it, so no volume of an earlier term comes here.
+//!
+//! A user can have thousands of volumes discarded: one list of all PersistentVolumes serves all who have asked
+//! before it began.
 
-use std::{ops::ControlFlow, time::Duration};
+use std::{collections::BTreeMap, ops::ControlFlow, time::Duration};
+
+use parking_lot::Mutex;
 
 use super::{
-    index::{ClaimGuard, KnownClaim},
+    index::{ClaimGuard, KnownClaim, claim_uid},
     state::Transition,
     worker::ClaimWorker,
 };
 use crate::{
     controller::{
+        Key,
         events::claim_key,
         live::is_recent,
-        model::unusable_volume::UnusableVolume,
+        model::{unusable_volume::UnusableVolume, volume_handle::VolumeHandle},
         provisioner::{Failure, ProvisionRequest, Provisioner},
     },
     kube::{
@@ -39,6 +44,23 @@ use crate::{
 
 /// Why a volume is not removed if the live reads are too old.
 const READ_TOO_LONG_AGO: &str = "whose volume it is was looked up more than two seconds ago, and may have changed. It is looked up again";
+
+/// The lists of all PersistentVolumes.
+#[derive(Debug, Default)]
+pub struct VolumeLists {
+    asked: Mutex<Asked>,
+    /// Locked by the one who lists.
+    turn: tokio::sync::Mutex<()>,
+}
+
+/// By the UIDs of claims.
+#[derive(Debug, Default)]
+struct Asked {
+    /// The volumes that the next list is for.
+    wanted: BTreeMap<Key, VolumeHandle>,
+    /// What a list has found for others than its caller.
+    found: BTreeMap<Key, Option<String>>,
+}
 
 /// The result of live reads.
 struct LiveReads {
@@ -56,6 +78,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         request: &ProvisionRequest,
         unusable: &UnusableVolume,
     ) -> Action {
+        self.protect(held, request).await;
         let reads = match self.read_objection(held, request, unusable).await {
             Ok(reads) => reads,
             Err(error) => return self.retry_discard(request, unusable, &Failure::new(error)),
@@ -63,9 +86,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         if let Some(objection) = reads.objection {
             return self.leave_alone(held, request, unusable, &objection);
         }
-        self.protect(held, request).await;
         if !is_recent(&*self.deps.clock, reads.began) {
-            // The record is written now, so the next attempt is faster.
             return self.retry_discard(request, unusable, &Failure::new(READ_TOO_LONG_AGO));
         }
         let is_safe = || is_recent(&*self.deps.clock, reads.began);
@@ -97,16 +118,49 @@ impl<P: Provisioner> ClaimWorker<P> {
             let objection = Some("it is being saved for another claim".to_owned());
             return Ok(LiveReads { began, objection });
         }
-        let is_of_volume =
-            |volume: &Volume| self.deps.provisioner.handle(volume).is_some_and(|it| it == *handle);
-        let objection = objection(&self.deps.client, held.uid(), request, is_of_volume).await?;
+        let client = &self.deps.client;
+        let objection = match objection_by_name(client, held.uid(), request).await? {
+            None => self.objection_among_all(held.uid(), handle).await?,
+            found => found,
+        };
         if objection.is_some() || is_recent(&*self.deps.clock, began) {
             return Ok(LiveReads { began, objection });
         }
         // The list took so long that the first reads are too old.
         let began = self.deps.clock.boot();
-        let objection = objection_by_name(&self.deps.client, held.uid(), request).await?;
+        let objection = objection_by_name(client, held.uid(), request).await?;
         Ok(LiveReads { began, objection })
+    }
+
+    /// Looks for an objection in all PersistentVolumes, by a list that begins after this is called.
+    async fn objection_among_all(
+        &self,
+        uid: &Key,
+        handle: &VolumeHandle,
+    ) -> Result<Option<String>, ApiError> {
+        let VolumeLists { asked, turn } = &self.volume_lists;
+        {
+            let mut asked = asked.lock();
+            // Nobody has come for it.
+            asked.found.remove(uid);
+            asked.wanted.insert(Key::clone(uid), handle.clone());
+        }
+        let _turn = turn.lock().await;
+        let wanted = {
+            let mut asked = asked.lock();
+            if let Some(found) = asked.found.remove(uid) {
+                return Ok(found);
+            }
+            // If the list before has failed, it has taken this one along.
+            asked.wanted.insert(Key::clone(uid), handle.clone());
+            std::mem::take(&mut asked.wanted)
+        };
+        let handle_of = |volume: &Volume| self.deps.provisioner.handle(volume);
+        let mut found = objections_among_all(&self.deps.client, &wanted, handle_of).await?;
+        let others = wanted.into_keys().filter(|other| other != uid);
+        let of_others: Vec<_> = others.map(|it| (Key::clone(&it), found.remove(&it))).collect();
+        asked.lock().found.extend(of_others);
+        Ok(found.remove(uid))
     }
 
     /// Reports why the volume could not be removed, and tries again before anything else.
@@ -141,63 +195,58 @@ impl<P: Provisioner> ClaimWorker<P> {
     }
 }
 
-/// Returns why the volume that was made for `request` must not be deleted directly, by what the API
-/// server says now. `None`: it may be. `is_of_volume` returns whether a PersistentVolume has the
-/// volume.
-async fn objection(
-    client: &Client,
-    uid: &str,
-    request: &ProvisionRequest,
-    is_of_volume: impl Fn(&Volume) -> bool + Send,
-) -> Result<Option<String>, ApiError> {
-    match objection_by_name(client, uid, request).await? {
-        None => objection_among_all(client, uid, is_of_volume).await,
-        found => Ok(found),
-    }
-}
-
 /// Looks for an objection in the PersistentVolume of the volume's name and in the claim.
 async fn objection_by_name(
     client: &Client,
     uid: &str,
     request: &ProvisionRequest,
 ) -> Result<Option<String>, ApiError> {
-    // If there is no name, or it is not a valid object name, no PersistentVolume has it.
-    if let Ok(name) = &request.volume_name
-        && let Ok(object) = Name::cluster(name)
-        && client.get_opt::<Volume>(object).await?.is_some()
-    {
-        return Ok(Some(format!("PersistentVolume {name:?} exists")));
-    }
     let claim = Name::namespaced(request.claim.namespace(), request.claim.name())?;
-    let live = client.get_opt::<Claim>(claim).await?;
+    let named = async {
+        match Name::cluster(request.name()) {
+            Ok(name) => client.get_opt::<Volume>(name).await,
+            // If there is no name, or it is not a valid object name, no PersistentVolume has it.
+            Err(_) => Ok(None),
+        }
+    };
+    // At once: a request may wait for a token of --kube-api-qps for longer than an answer counts.
+    let (named, live) = tokio::try_join!(named, client.get_opt::<Claim>(claim))?;
+    if named.is_some() {
+        return Ok(Some(format!("PersistentVolume {:?} exists", request.name())));
+    }
     let is_bound = live.is_some_and(|live| live.uid() == uid && !live.is_unbound());
     Ok(is_bound.then(|| "the claim is bound".to_owned()))
 }
 
-/// Looks for an objection in all PersistentVolumes.
-async fn objection_among_all(
+/// Looks for objections in all PersistentVolumes: to the removal of these volumes of these claims.
+async fn objections_among_all(
     client: &Client,
-    uid: &str,
-    is_of_volume: impl Fn(&Volume) -> bool + Send,
-) -> Result<Option<String>, ApiError> {
+    wanted: &BTreeMap<Key, VolumeHandle>,
+    handle_of: impl Fn(&Volume) -> Option<VolumeHandle> + Send,
+) -> Result<BTreeMap<Key, String>, ApiError> {
     // The index of handles (`volumes::handles`) cannot answer this: its watch may be behind, and a
     // missing entry would cost somebody's data. Nor does it know the claims of other handles. The
     // list is read page by page and not kept.
-    let mut owner = None;
+    let mut by_handle = BTreeMap::<&str, Vec<&Key>>::new();
+    for (uid, handle) in wanted {
+        by_handle.entry(handle.key()).or_default().push(uid);
+    }
+    let mut found = BTreeMap::new();
     let visit = |volume: Volume| {
-        let what = if is_of_volume(&volume) {
-            "has it"
-        } else if volume.spec.claim_ref.as_ref().is_some_and(|claim| claim.uid == uid) {
-            "is the claim's"
-        } else {
-            return ControlFlow::Continue(());
-        };
-        owner = Some(format!("PersistentVolume {:?} {what}", volume.name()));
-        ControlFlow::Break(())
+        let handle = handle_of(&volume);
+        let same = handle.and_then(|handle| by_handle.get(handle.key()));
+        let same = same.into_iter().flatten().map(|uid| (Key::clone(uid), "has it"));
+        let own = wanted.get_key_value(claim_uid(&volume));
+        let own = own.map(|(uid, _)| (Key::clone(uid), "is the claim's"));
+        for (uid, what) in same.chain(own) {
+            found
+                .entry(uid)
+                .or_insert_with(|| format!("PersistentVolume {:?} {what}", volume.name()));
+        }
+        if found.len() < wanted.len() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     };
     client.list(&Scope::all(), visit).await?;
-    Ok(owner)
+    Ok(found)
 }
 
 #[cfg(test)]
@@ -238,10 +287,21 @@ mod tests {
         })
     }
 
+    async fn objection(
+        server: &Server,
+        request: &ProvisionRequest,
+    ) -> Result<Option<String>, ApiError> {
+        let client = client(server);
+        if let Some(found) = objection_by_name(&client, "u", request).await? {
+            return Ok(Some(found));
+        }
+        let wanted = [(Key::from("u"), VolumeHandle::from("h"))].into();
+        let handle_of = |volume: &Volume| Some(volume.source_id().into());
+        Ok(objections_among_all(&client, &wanted, handle_of).await?.remove("u"))
+    }
+
     async fn objection_by(server: &Server) -> Option<String> {
-        objection(&client(server), "u", &request(), |volume| volume.source_id() == "h")
-            .await
-            .unwrap()
+        objection(server, &request()).await.unwrap()
     }
 
     #[tokio::test]
@@ -296,7 +356,7 @@ mod tests {
     async fn an_invalid_object_name_does_not_prevent_the_deletion() {
         let server = server(None, None, &["a"]);
         let request = ProvisionRequest { volume_name: Ok("a/b-u".into()), ..request() };
-        assert_eq!(objection(&client(&server), "u", &request, |_| false).await.unwrap(), None);
+        assert_eq!(objection(&server, &request).await.unwrap(), None);
     }
 
     #[tokio::test]
@@ -307,10 +367,7 @@ mod tests {
                 0 | 1 => Answer::refusal(404, "NotFound", "not found"),
                 _ => Answer::json(200, &json!({"metadata": {}, "items": []})),
             });
-            assert!(
-                objection(&client(&server), "u", &request(), |_| false).await.is_err(),
-                "{broken}"
-            );
+            assert!(objection(&server, &request()).await.is_err(), "{broken}");
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, atomic::AtomicBool};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::index::ClaimIndex;
+use super::{discard::VolumeLists, index::ClaimIndex};
 use crate::{
     controller::{Deps, Key, dependencies::DependencyIndex},
     workqueue::Queue,
@@ -25,6 +25,8 @@ pub struct ClaimWorker<P> {
     pub unsaved_queue: Queue<Key>,
     /// Notified after each attempt to save a PersistentVolume.
     pub save_attempted: Notify,
+    /// The lists of all PersistentVolumes for volumes that are discarded.
+    pub volume_lists: VolumeLists,
     /// The objects that claims wait for.
     pub dependencies: DependencyIndex,
     /// Whether it was logged that records cannot be written.
