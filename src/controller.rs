@@ -8,7 +8,7 @@
 //! | `queues` | the three work queues, their keys, and whose those are |
 //! | `workers` | runs the workers of the three queues |
 //! | `resync` | the periodic resync |
-//! | `changes` | how often changes of a claim queue it |
+//! | `changes` | how often changes of a claim or of nodes queue it |
 //! | [`claims`] | index, worker, states and records of claims; saves PersistentVolumes |
 //! | [`volumes`] | index and worker of PersistentVolumes; deletion and protection finalizer |
 //! | [`dependencies`] | objects that claims wait for, such as Secrets |

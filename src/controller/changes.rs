@@ -1,4 +1,4 @@
-//! How often changes of a claim queue it.
+//! How often changes of a claim, or of the nodes that it waits for, queue it.
 //!
 //! Each change of a claim may be what it waited for, so it queues the claim at once, whatever its back-off.
 //! A user can change a claim as often as the API server takes it, and each attempt costs requests, calls and
@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::Key;
 use crate::workqueue::Queue;
 
-/// So many changes queue a claim at once. A claim that is provisioned and bound has fewer.
+/// How many changes without a pause queue a claim at once. A claim that is provisioned and bound has fewer.
 const AT_ONCE: u32 = 20;
 
 /// After them, changes queue it no more often than this.
@@ -41,7 +41,7 @@ impl Changes {
         }
     }
 
-    /// Notes that the claim has changed. Returns how long it waits before it is queued for that.
+    /// Notes a change. Returns how long the claim waits before it is queued for that.
     fn delay_of(&mut self, uid: &Key) -> Duration {
         let now = Instant::now();
         if self.recent.len() > self.most {

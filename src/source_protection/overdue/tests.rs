@@ -12,26 +12,30 @@ fn source(name: &str) -> NamedSource {
 }
 
 #[test]
-fn a_source_is_overdue_after_the_time_out_and_after_this_process_has_seen_it_for_a_while() {
-    let minute = Duration::from_secs(60);
+fn an_object_is_overdue_after_the_time_out_and_after_this_process_has_seen_it_for_a_while() {
+    let (seconds, hour) = (Duration::from_secs, Some(HOUR));
     let table = [
-        // Deleted this many seconds ago, observed Terminating for this many, the time-out.
-        (3600, 300, Some(HOUR), true),
-        (3599, 300, Some(HOUR), false),
-        (3600, 299, Some(HOUR), false),
-        // However late it is by the wall clock.
-        (360_000, 60, Some(HOUR), false),
+        // Deleted this many seconds ago, seen for this many, the time-out.
+        (Some(3600), 300, hour, true),
+        (Some(3599), 300, hour, false),
+        // However late it is by the wall clock, which may be wrong; no process may have been running.
+        (Some(360_000), 299, hour, false),
         // A clock that was set back.
-        (-10, 3600, Some(HOUR), false),
+        (Some(-10), 3600, hour, false),
         // A time-out of less than five minutes.
-        (60, 60, Some(minute), true),
-        (60, 59, Some(minute), false),
-        (360_000, 360_000, None, false),
-        (360_000, 360_000, Some(Duration::ZERO), false),
+        (Some(60), 60, Some(seconds(60)), true),
+        (Some(60), 59, Some(seconds(60)), false),
+        (Some(360_000), 360_000, None, false),
+        (Some(360_000), 360_000, Some(Duration::ZERO), false),
+        // Only its deletion was seen.
+        (None, 3599, hour, false),
+        (None, 3600, hour, true),
+        (None, 0, hour, false),
     ];
-    for (ago, observed, timeout, expected) in table {
-        let overdue = is_overdue(Some(at(-ago)), Duration::from_secs(observed), at(0), timeout);
-        assert_eq!(overdue, expected, "{ago} {observed} {timeout:?}");
+    for (ago, seen, timeout, expected) in table {
+        let deleted = ago.map(|ago: i64| at(-ago));
+        let overdue = is_overdue(deleted, seconds(seen), at(0), timeout);
+        assert_eq!(overdue, expected, "{ago:?} {seen} {timeout:?}");
     }
 }
 

@@ -156,32 +156,3 @@ fn a_call_with_a_source_is_given_up_even_without_a_record() {
         }
     }
 }
-
-#[test]
-fn a_deleted_claim_is_overdue_after_the_time_out_and_never_without_one() {
-    let at = |second| jiff::Timestamp::from_second(second).unwrap();
-    let secs = Duration::from_secs;
-    let hour = Some(secs(3600));
-    let table = [
-        // deleted at, seen for, now, time-out
-        (None, 0, 9999, hour, false),
-        (None, 0, 9999, Some(secs(0)), false),
-        // Only its deletion was seen.
-        (None, 3599, 9999, hour, false),
-        (None, 3600, 0, hour, true),
-        (Some(0), 3599, 3599, hour, false),
-        (Some(0), 3600, 3600, hour, true),
-        (Some(0), 1_000_000, 1_000_000, None, false),
-        // The clock is behind the API server's.
-        (Some(5000), 3600, 0, hour, false),
-        // The clock is far ahead, or no process was running meanwhile.
-        (Some(0), 299, 1_000_000, hour, false),
-        (Some(0), 300, 1_000_000, hour, true),
-        // The time-out is shorter than that.
-        (Some(0), 10, 10, Some(secs(10)), true),
-    ];
-    for (deleted, seen, now, timeout, expected) in table {
-        let got = is_overdue(deleted.map(at), secs(seen), at(now), timeout);
-        assert_eq!(got, expected, "{deleted:?} {seen} {now} {timeout:?}");
-    }
-}
