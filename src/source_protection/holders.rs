@@ -26,6 +26,8 @@ use crate::kube::{
 pub(super) struct Holders {
     /// Whether other processes create volumes from the same sources.
     peers: bool,
+    /// Whether a list of claims is under way.
+    is_listing: bool,
     /// By UID.
     claims: BTreeMap<String, ClaimEntry>,
     /// The pending claims that name a source: their UIDs, by namespace.
@@ -117,7 +119,10 @@ impl Holders {
     /// Handles an event of the watch of claims; returns the sources to check now.
     pub(super) fn on_event(&mut self, event: &InformerEvent<Claim>) -> BTreeSet<NamedSource> {
         match event {
-            InformerEvent::InitApply(claim) => self.upsert_claim(claim, true),
+            InformerEvent::InitApply(claim) => {
+                self.is_listing = true;
+                self.upsert_claim(claim, true)
+            }
             InformerEvent::Apply(claim) => self.upsert_claim(claim, false),
             InformerEvent::Delete(claim) => {
                 let old = self.claims.remove(claim.uid());
@@ -125,11 +130,13 @@ impl Holders {
             }
             InformerEvent::Unreadable { .. } => BTreeSet::new(),
             InformerEvent::InitDone(listed) => {
+                self.is_listing = false;
                 let vanished = take_vanished(&mut self.claims, |uid, _| listed.contains(uid));
-                vanished
-                    .into_values()
-                    .flat_map(|old| self.update_indexes(Some(old), None))
-                    .collect()
+                for old in vanished.into_values() {
+                    self.remove_from_indexes(old);
+                }
+                let sources = self.terminating.keys().chain(self.held.keys());
+                sources.filter(|source| self.may_be_due(source)).cloned().collect()
             }
         }
     }

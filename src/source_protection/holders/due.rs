@@ -44,15 +44,15 @@ impl NamedBy {
 }
 
 impl Holders {
-    /// Decides what is due for the source's finalizer: nothing if the source is needed, or has none of ours.
+    /// Decides what is due for the source's finalizer: nothing if the source is needed, or has none of ours, and
+    /// nothing while claims are listed, as a later page may show one that needs it.
     pub(in crate::source_protection) fn due(&self, source: &NamedSource) -> Option<Due> {
-        if self.has_open_call(source) {
+        if self.is_listing || self.has_open_call(source) {
             return None;
         }
-        let named = self.named_by(source);
         match source.kind {
-            SourceKind::Claim => self.due_for_claim(source, named),
-            SourceKind::Snapshot => self.due_for_snapshot(source, named),
+            SourceKind::Claim => self.due_for_claim(source),
+            SourceKind::Snapshot => self.due_for_snapshot(source),
         }
     }
 
@@ -73,10 +73,10 @@ impl Holders {
             && !matches!(self.due(source), Some(Due::Remove(_)))
     }
 
-    fn due_for_claim(&self, source: &NamedSource, named: NamedBy) -> Option<Due> {
+    fn due_for_claim(&self, source: &NamedSource) -> Option<Due> {
         let Terminating { uid, .. } = self.terminating.get(source)?;
         // The watch delivers the claims that name a source before its deletion.
-        match named {
+        match self.named_by(source) {
             NamedBy::OwnNamespace => None,
             NamedBy::OtherNamespaces(namespaces) => {
                 Some(Due::RemoveUnlessGranted(uid.clone(), namespaces))
@@ -87,13 +87,14 @@ impl Holders {
         }
     }
 
-    fn due_for_snapshot(&self, source: &NamedSource, named: NamedBy) -> Option<Due> {
+    fn due_for_snapshot(&self, source: &NamedSource) -> Option<Due> {
         let Finalized { uid, origin } = self.finalized_object(source)?;
         let has_call = self.has_call(source);
-        match named {
-            _ if *origin == FinalizerOrigin::Added && !self.peers && !has_call => {
-                Some(Due::Remove(uid.clone()))
-            }
+        if *origin == FinalizerOrigin::Added && !self.peers && !has_call {
+            return Some(Due::Remove(uid.clone()));
+        }
+        // Who names it is looked up last: thousands of its claims may have been served.
+        match self.named_by(source) {
             NamedBy::OwnNamespace => None,
             NamedBy::OtherNamespaces(namespaces) => {
                 Some(Due::RemoveUnlessGranted(uid.clone(), namespaces))

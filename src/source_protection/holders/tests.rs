@@ -252,6 +252,24 @@ fn claims_deleted_between_lists_hold_nothing() {
     assert_eq!(names(holders.on_event(&InformerEvent::InitDone(one))), ["origin"]);
 }
 
+/// A page shows a deleted source, the next one a claim that was created before its deletion.
+#[test]
+fn nothing_is_due_while_claims_are_listed() {
+    let source = source_claim("o", true, true);
+    let clone = claim("z", &origin(), "Pending");
+    for (rest, due) in [(vec![], vec!["origin"]), (vec![clone], vec![])] {
+        let mut holders = Holders::new(false);
+        let all: Vec<_> = std::iter::once(source.clone()).chain(rest).collect();
+        for listed in &all {
+            let affected = holders.on_event(&InformerEvent::InitApply(listed.clone()));
+            assert!(affected.is_empty() && holders.due(&origin()).is_none());
+        }
+        let whole = InformerEvent::InitDone(Listed::of(&all));
+        assert_eq!(names(holders.on_event(&whole)), due);
+        assert_eq!(holders.due(&origin()).is_some(), !due.is_empty());
+    }
+}
+
 #[test]
 fn a_namesake_of_a_source_is_another_one() {
     let mut holders = Holders::new(false);
