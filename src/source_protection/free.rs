@@ -47,8 +47,8 @@ pub(super) struct ReferenceLists {
     wanted: BTreeSet<NamedSource>,
     /// When the next one may begin.
     next: Option<Instant>,
-    /// What the last one found for others than its caller.
-    results: Namespaces,
+    /// What the last one found for others than its caller, and when it ended.
+    results: Option<(Instant, Namespaces)>,
 }
 
 /// The namespaces of the pending claims that need each source.
@@ -177,26 +177,25 @@ impl Protection {
     async fn references_of(&self, source: &NamedSource) -> Result<References, ApiError> {
         let wanted = {
             let mut lists = self.0.reference_lists.lock();
-            if let Some(namespaces) = lists.results.remove(source) {
+            let now = Instant::now();
+            // Who waited comes back soon: what is left is of those who asked again while the list ran.
+            lists.results.take_if(|(ended, _)| now > *ended + 2 * LIST_INTERVAL);
+            let found = lists.results.as_mut().and_then(|(_, results)| results.remove(source));
+            if let Some(namespaces) = found {
                 return Ok(References::In(namespaces));
             }
             lists.wanted.insert(source.clone());
-            let now = Instant::now();
             if let Some(next) = lists.next.filter(|next| now < *next) {
                 return Ok(References::Later(next - now));
             }
             lists.next = Some(now + LIST_INTERVAL);
-            // What the list before found, and nobody came for, is too old.
-            lists.results.clear();
             std::mem::take(&mut lists.wanted)
         };
         let mut named = self.read_references(&wanted).await?;
         let own = named.remove(source).unwrap_or_default();
-        let mut lists = self.0.reference_lists.lock();
-        for other in wanted.into_iter().filter(|other| other != source) {
-            let namespaces = named.remove(&other).unwrap_or_default();
-            lists.results.insert(other, namespaces);
-        }
+        let others = wanted.into_iter().filter(|other| other != source);
+        let of_others = others.map(|it| (it.clone(), named.remove(&it).unwrap_or_default()));
+        self.0.reference_lists.lock().results = Some((Instant::now(), of_others.collect()));
         Ok(References::In(own))
     }
 
