@@ -1,6 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::kube::testing::{Answer, Server, client};
 
 fn from(group: &str, kind: &str, namespace: &str) -> Value {
     json!({"group": group, "kind": kind, "namespace": namespace})
@@ -59,4 +60,27 @@ fn the_core_group_is_the_empty_one() {
         GrantTarget { group: "", kind: "PersistentVolumeClaim", namespace: "other", name: "a" };
     assert!(judged(&claims, &[to("", "PersistentVolumeClaim", None)], &source));
     assert!(!judged(&claims, &[to("v1", "PersistentVolumeClaim", None)], &source));
+}
+
+/// Several lists of a namespace's grants can be in memory.
+#[tokio::test]
+async fn grants_that_say_too_much_about_claims_are_refused() {
+    let list = |kind: &str, grants: usize| {
+        let named =
+            |number: usize| to("", "PersistentVolumeClaim", Some(&format!("{number:0>200}")));
+        let spec =
+            json!({"from": [from("", kind, "shop")], "to": (0..16).map(named).collect::<Vec<_>>()});
+        let grant = json!({"metadata": {"namespace": "other"}, "spec": spec});
+        json!({"metadata": {}, "items": vec![grant; grants]})
+    };
+    for (kind, grants, is_read) in [
+        ("PersistentVolumeClaim", 200, true),
+        ("PersistentVolumeClaim", 400, false),
+        ("Pod", 400, true),
+    ] {
+        let list = list(kind, grants);
+        let server = Server::new(move |_, _| Answer::json(200, &list));
+        let read = Grants::read(&client(&server), Some("other"), "").await;
+        assert_eq!(read.is_ok(), is_read, "{kind} {grants}");
+    }
 }
