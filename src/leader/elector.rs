@@ -32,6 +32,9 @@ const MAX_WRITTEN: usize = 16;
 /// Lease as long as no later write takes place.
 const LAST_SUCCESS: usize = 2;
 
+/// How long a standby that may not watch the Lease does without.
+const FORBIDDEN_FOR: Duration = Duration::from_secs(5 * 60);
+
 /// The dependencies of an election.
 #[derive(Clone)]
 pub struct ElectionDeps {
@@ -69,7 +72,7 @@ pub async fn lead(
         observed: ObservedLease::Absent,
         written: Vec::new(),
         term: None,
-        may_watch: true,
+        watch_again: None,
     };
     elector.deps.metrics.leads(false);
     let ended = tokio::select! {
@@ -99,8 +102,8 @@ struct Elector<L, C> {
     written: Vec<LeaseSpec>,
     /// The current term, while leading.
     term: Option<Term>,
-    /// Whether the API server has not forbidden watching.
-    may_watch: bool,
+    /// If the API server has forbidden watching: the boot time at which it is tried again.
+    watch_again: Option<Duration>,
 }
 
 /// A period of leading.
@@ -152,7 +155,8 @@ impl<L: Leases, C: FnMut(bool, Option<&Lease>) + Send> Elector<L, C> {
     /// Waits while another process holds the Lease: by a watch if possible, else until `retry_at` or the
     /// Lease expires.
     async fn wait_as_standby(&mut self, retry_at: Duration) {
-        if self.may_watch && self.watch().await {
+        let may_watch = self.watch_again.is_none_or(|at| at <= self.now());
+        if may_watch && self.watch().await {
             return;
         }
         if let Step::Wait(until) = self.step() {
@@ -190,11 +194,16 @@ impl<L: Leases, C: FnMut(bool, Option<&Lease>) + Send> Elector<L, C> {
         }
     }
 
-    /// Logs that a watch failed. If the permission is missing, no further watch is attempted.
+    /// Logs that a watch failed. If the permission is missing, none is attempted for a while: an API server that
+    /// has just started may know no roles yet.
     fn on_watch_error(&mut self, error: &ApiError) {
         let lease = &self.settings.lease_name;
         if error.is_forbidden() {
-            self.may_watch = false;
+            let is_first = self.watch_again.is_none();
+            self.watch_again = Some(self.now().saturating_add(FORBIDDEN_FOR));
+            if !is_first {
+                return;
+            }
             tracing::warn!(lease, %error, "The Lease cannot be watched and is looked at from time to time, which makes a change of the leader slower: grant the verb watch on leases in coordination.k8s.io");
         } else {
             tracing::info!(lease, %error, "The watch of the Lease broke");

@@ -267,17 +267,33 @@ async fn a_standby_that_may_not_watch_reads_periodically() {
     let one = start(&store, settings("one", None));
     one.until_it_leads().await;
     let two = start(&store, settings("two", None));
-    secs(600).await;
+    secs(580).await;
     {
         let store = store.lock();
         let count = |verb| store.requests.iter().filter(|sent| **sent == verb).count();
-        assert_eq!(count("watch"), 1, "a forbidden watch is not tried again");
+        assert_eq!(count("watch"), 2, "a forbidden watch is tried again after five minutes");
         // Every 5 to 11 s.
-        assert!((54..=121).contains(&count("get")), "{}", count("get"));
+        assert!((52..=121).contains(&count("get")), "{}", count("get"));
     }
     one.stop.cancel();
     assert_eq!(one.ended.await, Ok(Ok(())));
     assert!(two.until_it_leads().await < Duration::from_secs(11));
+}
+
+/// An API server that has just started may know no roles yet.
+#[tokio::test(start_paused = true)]
+async fn a_standby_watches_again_after_a_watch_was_forbidden() {
+    let store = store();
+    store.lock().watch_refused = true;
+    let one = start(&store, settings("one", None));
+    one.until_it_leads().await;
+    let two = start(&store, settings("two", None));
+    secs(20).await;
+    store.lock().watch_refused = false;
+    secs(300).await;
+    one.stop.cancel();
+    assert_eq!(one.ended.await, Ok(Ok(())));
+    assert!(two.until_it_leads().await < Duration::from_secs(1));
 }
 
 #[tokio::test(start_paused = true)]
