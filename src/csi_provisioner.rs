@@ -269,6 +269,8 @@ impl CsiProvisioner {
                 let affinity = affinity.and_then(|affinity| affinity.required.as_ref());
                 capacity.volume_created(affinity, request.class.name());
             }
+            // It still takes room: `discard` asks once it does not.
+            Outcome::Unusable(_) => {}
             _ => capacity.volume_failed(request.class.name()),
         }
     }
@@ -520,15 +522,19 @@ impl Deleter for CsiProvisioner {
 
     async fn discard(
         &self,
+        request: &ProvisionRequest,
         unusable: &UnusableVolume,
         is_safe: impl Fn() -> bool + Send + Sync,
     ) -> Result<(), Failure> {
-        let request = DeleteVolumeRequest {
+        let removal = DeleteVolumeRequest {
             volume_id: unusable.handle.id().to_owned(),
             secrets: unusable.credentials.expose(),
         };
-        self.delete_with_retries(request, is_safe)
-            .await
-            .map_err(|error| errors::call_failure(&error))
+        let removed = self.delete_with_retries(removal, is_safe).await;
+        removed.map_err(|error| errors::call_failure(&error))?;
+        if let Some(capacity) = &self.0.capacity {
+            capacity.volume_failed(request.class.name());
+        }
+        Ok(())
     }
 }

@@ -99,6 +99,7 @@ pub trait Deleter: Send + Sync + 'static {
     /// It may still be there.
     fn discard(
         &self,
+        request: &ProvisionRequest,
         unusable: &UnusableVolume,
         is_safe: impl Fn() -> bool + Send + Sync,
     ) -> impl Future<Output = Result<(), Failure>> + Send;

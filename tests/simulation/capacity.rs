@@ -216,6 +216,18 @@ mod volumes {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn one_that_was_unusable_has_its_class_asked_about_when_it_is_gone() {
+        let simulation = running().await;
+        simulation.script(json!({"create_volume": [{"volume": {"capacity_bytes": 1}, "times": 1}, {"delay_ms": 20_000}],
+            "delete_volume": [{"delay_ms": 5000}]}));
+        add_claim(&simulation, "data", "n1");
+        simulation.until("it is being removed", |s| s.calls("DeleteVolume") == 1).await;
+        let before = simulation.calls("GetCapacity");
+        simulation.until("another is asked for", |s| s.calls("CreateVolume") == 2).await;
+        assert_eq!(simulation.calls("GetCapacity"), before + 2, "for both zones");
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn one_that_is_deleted_has_its_segments_asked_about() {
         let simulation = shrinking().await;
         let affinity = json!({"required": {"nodeSelectorTerms": [

@@ -84,6 +84,7 @@ impl Deleter for Panicking {
 
     async fn discard(
         &self,
+        _request: &ProvisionRequest,
         _unusable: &UnusableVolume,
         _is_safe: impl Fn() -> bool + Send + Sync,
     ) -> Result<(), Failure> {

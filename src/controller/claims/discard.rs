@@ -90,7 +90,7 @@ impl<P: Provisioner> ClaimWorker<P> {
             return self.retry_discard(request, unusable, &Failure::new(READ_TOO_LONG_AGO));
         }
         let is_safe = || is_recent(&*self.deps.clock, reads.began);
-        let discarded = self.deps.provisioner.discard(unusable, is_safe).await;
+        let discarded = self.deps.provisioner.discard(request, unusable, is_safe).await;
         match discarded {
             Ok(()) => {
                 self.report_failure(request, &unusable.defect);

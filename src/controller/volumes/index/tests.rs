@@ -1,7 +1,10 @@
 use serde_json::json;
 
 use super::*;
-use crate::controller::{model::unusable_volume::UnusableVolume, provisioner::NotDeleted};
+use crate::controller::{
+    model::unusable_volume::UnusableVolume,
+    provisioner::{NotDeleted, ProvisionRequest},
+};
 
 const DRIVER: &str = "d.example.com";
 
@@ -34,6 +37,7 @@ impl Deleter for Reaching {
 
     async fn discard(
         &self,
+        _request: &ProvisionRequest,
         _unusable: &UnusableVolume,
         _is_safe: impl Fn() -> bool + Send + Sync,
     ) -> Result<(), Failure> {
