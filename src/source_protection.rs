@@ -37,12 +37,12 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::overdue::is_overdue;
-use self::{free::ReferenceLists, holders::Holders, writer::Writer};
 pub use self::{
     grants::{GrantTarget, Grants},
     source::{NamedSource, SNAPSHOT_GROUP, SourceKind},
     writer::Unprotected,
 };
+use self::{holders::Holders, writer::Writer};
 use crate::{
     kube::{
         Client, CoalescedReads, FirstList, InformerEvent, events::ComponentRecorder, objects::Claim,
@@ -113,7 +113,6 @@ struct Shared {
     grants: CoalescedReads<Grants>,
     writer: Writer,
     holders: Mutex<Holders>,
-    reference_lists: Mutex<ReferenceLists>,
     /// One actor at a time for each source.
     locks: KeyedMutex,
     /// Snapshots that may be due to be freed.
@@ -133,7 +132,6 @@ impl Protection {
             writer: Writer::new(client.clone()),
             grants: CoalescedReads::new(client.clone(), tasks.clone()),
             holders: Mutex::new(Holders::new(settings.peers)),
-            reference_lists: Mutex::default(),
             locks: KeyedMutex::default(),
             snapshots: queue("snapshotprotection"),
             clones: queue("cloningprotection"),

@@ -2,8 +2,7 @@
 //!
 //! Keeps the pending claims that name a source, from the watch of all claims; the restores and clones that
 //! this process began and that have not ended; the sources that have our finalizer for them; and the
-//! terminating sources of clones. The decisions ([`Holders::due`], [`Holders::is_orphan`]) are pure functions
-//! of this state. Nothing is freed while a call of this process needs it, whatever has become of its claim.
+//! terminating sources of clones. The decision ([`Holders::due`]) is a pure function of this state. Nothing is freed while a call of this process needs it, whatever has become of its claim.
 //! Memory holds only names, of claims that are pending or in progress and of sources that are deleted. Reads,
 //! writes and grants belong to the modules beside it.
 
@@ -13,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
-pub(super) use self::due::{Due, NamedBy};
+pub(super) use self::due::Due;
 use super::source::{NamedSource, SourceKind};
 use crate::kube::{
     InformerEvent,
@@ -294,6 +293,20 @@ impl Holders {
         }
     }
 
+    /// The sweep has found the finalizer on the object `uid`. Returns whether it may be due to be removed.
+    pub(super) fn finalizer_found(&mut self, source: &NamedSource, uid: &str) -> bool {
+        let is_known = self.held.contains_key(source);
+        let held = self.held.entry(source.clone()).or_default();
+        let found = || Finalized { uid: uid.to_owned(), origin: FinalizerOrigin::Existing };
+        held.finalized.get_or_insert_with(found);
+        let is_due = self.may_be_due(source);
+        if !is_due && !is_known {
+            // Anybody can set it on snapshots of his own.
+            self.held.remove(source);
+        }
+        is_due
+    }
+
     /// The finalizer is about to be removed. From now on it may be gone, whether or not the write
     /// gets a response; until that is known, it is due as before.
     pub(super) fn removing_finalizer(&mut self, source: &NamedSource) {
@@ -302,10 +315,10 @@ impl Holders {
         }
     }
 
-    /// The finalizer was removed, or the source is gone.
+    /// The finalizer was removed, or is left to others, or the source is gone.
     pub(super) fn finalizer_removed(&mut self, source: &NamedSource) {
         if let Some(held) = self.held.get_mut(source) {
-            held.finalized = None;
+            (held.finalized, held.certain) = (None, false);
             if held.calls.is_empty() {
                 self.held.remove(source);
             }
@@ -315,13 +328,6 @@ impl Holders {
     /// The Terminating sources of clones that have our finalizer.
     pub(super) fn terminating(&self) -> &BTreeMap<NamedSource, Terminating> {
         &self.terminating
-    }
-
-    /// The source that the claim, read live, names and needs.
-    pub(super) fn needed_by(&self, claim: &Claim) -> Option<NamedSource> {
-        let finished = self.claims.get(claim.uid()).is_some_and(|entry| entry.finished);
-        let names = named_by_pending(claim)?;
-        (!finished || names.kind.is_claim()).then_some(names)
     }
 }
 

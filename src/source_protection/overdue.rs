@@ -92,15 +92,16 @@ impl Protection {
         }
     }
 
-    /// Removes the finalizer from the object although pending claims name it, and reports that.
+    /// Removes the finalizer from the object although pending claims name it, and reports that. One of another
+    /// driver that claims name is left to that driver's provisioner.
     async fn release(&self, source: &NamedSource, uid: &str) -> Result<(), Arc<ApiError>> {
-        let is_due = || self.0.holders.lock().is_kept_by_names(source, uid);
+        let is_due = || self.0.holders.lock().may_be_released(source, uid);
         let _lock = self.0.locks.lock(&source.to_string()).await;
-        if !is_due() || self.is_of_another_driver(source, uid).await? {
+        let claims = self.0.holders.lock().count_claims(source);
+        if !is_due() || claims > 0 && self.is_of_another_driver(source, uid).await? {
             return Ok(());
         }
-        let claims = self.0.holders.lock().count_claims(source);
-        if self.remove_finalizer(source, uid, is_due).await? {
+        if self.remove_finalizer(source, uid, is_due).await? && claims > 0 {
             self.report(source, uid, claims);
         }
         Ok(())

@@ -2,22 +2,22 @@
 //! crash.
 //!
 //! Lists snapshots periodically (`--snapshot-orphan-sweep-interval`): one paged list, no watch and
-//! no cache. The same list shows the deleted snapshots whose time-out is over (`overdue`).
+//! no cache. What it finds is freed as after a call. The same list shows the deleted snapshots whose
+//! time-out is over (`overdue`).
 //!
 //! As in external-provisioner, a snapshot is skipped if any pending claim of its namespace names
 //! it, for whichever driver. Beyond external-provisioner: a claim of another namespace counts only
 //! with a grant; a claim which has its volume does not count; calls that were begun here count,
-//! whatever has become of their claims; claims which the watch has not delivered yet are read; and
-//! a snapshot which cannot be written does not block others. Logs nothing if there are no snapshots
-//! to list.
+//! whatever has become of their claims; and another driver's snapshot is left to that driver's
+//! provisioner. Logs nothing if there are no snapshots to list.
 
-use std::{collections::BTreeMap, ops::ControlFlow, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, ops::ControlFlow, time::Duration};
 
 use tokio::time::sleep;
 
 use super::{
     Protection,
-    holders::{NamedBy, Terminating},
+    holders::Terminating,
     overdue::Observed,
     source::{NamedSource, SourceKind},
 };
@@ -25,15 +25,6 @@ use crate::kube::{
     ApiError, Scope,
     objects::{View as _, VolumeSnapshot},
 };
-
-/// Snapshots that have our finalizer.
-#[derive(Debug, Default)]
-struct Candidates {
-    /// Those that no known claim or call needs, with their UIDs.
-    orphans: BTreeMap<NamedSource, String>,
-    /// Those that are terminating.
-    terminating: BTreeMap<NamedSource, Terminating>,
-}
 
 impl Protection {
     /// Sweeps now and then periodically, for ever.
@@ -52,63 +43,22 @@ impl Protection {
         }
     }
 
-    /// Frees whatever can be freed; returns the first of several errors.
-    pub(super) async fn sweep_once(&self, observed: &mut Observed) -> Result<(), Arc<ApiError>> {
-        let Candidates { orphans, terminating } = self.list_candidates().await?;
-        self.release_overdue(&terminating, observed).await;
-        if orphans.is_empty() {
-            return Ok(());
-        }
-        let mut named = self.read_references(&orphans.keys().cloned().collect()).await?;
-        let mut freed = Ok(());
-        for (source, uid) in &orphans {
-            let named = NamedBy::of(named.remove(source).unwrap_or_default(), source);
-            // A snapshot that cannot be written must not block those after it.
-            freed = freed.and(self.free_orphan(source, uid, named).await);
-        }
-        freed
-    }
-
-    async fn list_candidates(&self) -> Result<Candidates, ApiError> {
-        let mut candidates = Candidates::default();
+    /// Enqueues the snapshots that may be freed, and releases those whose time-out is over.
+    async fn sweep_once(&self, observed: &mut Observed) -> Result<(), ApiError> {
+        let mut deleted = BTreeMap::new();
         let visit = |snapshot: VolumeSnapshot| {
             if snapshot.has_finalizer(SourceKind::Snapshot.finalizer()) {
-                self.add_candidate(&snapshot, &mut candidates);
+                let source = NamedSource::itself(SourceKind::Snapshot, &snapshot);
+                if self.0.holders.lock().finalizer_found(&source, snapshot.uid()) {
+                    self.enqueue([source.clone()].into());
+                }
+                let terminating = Terminating::of(&snapshot, SourceKind::Snapshot);
+                deleted.extend(terminating.map(|it| (source, it)));
             }
             ControlFlow::Continue(())
         };
         self.0.deps.client.list(&Scope::all(), visit).await?;
-        Ok(candidates)
-    }
-
-    /// Adds a snapshot that has our finalizer.
-    fn add_candidate(&self, snapshot: &VolumeSnapshot, candidates: &mut Candidates) {
-        let source = NamedSource::itself(SourceKind::Snapshot, snapshot);
-        if let Some(terminating) = Terminating::of(snapshot, SourceKind::Snapshot) {
-            candidates.terminating.insert(source.clone(), terminating);
-        }
-        if self.0.holders.lock().is_orphan(&source) {
-            candidates.orphans.insert(source, snapshot.uid().to_owned());
-        }
-    }
-
-    /// Frees the snapshot, unless the pending claims that name it hold it.
-    async fn free_orphan(
-        &self,
-        source: &NamedSource,
-        uid: &str,
-        named: NamedBy,
-    ) -> Result<(), Arc<ApiError>> {
-        let _lock = self.0.locks.lock(&source.to_string()).await;
-        let is_orphan = || self.0.holders.lock().is_orphan(source);
-        let is_held = match named {
-            NamedBy::OwnNamespace => true,
-            NamedBy::OtherNamespaces(from) => self.is_held_by_others(source, uid, &from).await?,
-            NamedBy::Nobody => false,
-        };
-        if !is_held && is_orphan() && self.remove_finalizer(source, uid, is_orphan).await? {
-            tracing::info!(%source, "a snapshot that nobody needs had kept our finalizer");
-        }
+        self.release_overdue(&deleted, observed).await;
         Ok(())
     }
 }

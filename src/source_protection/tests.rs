@@ -122,13 +122,16 @@ async fn an_unprotected_source_is_not_held() {
     let server = server(0..1);
     let protection = protection(&server, SETTINGS);
     assert!(protection.protect("a", &source(), "u").await.is_err());
-    assert!(protection.0.holders.lock().is_orphan(&source()));
+    assert!(protection.0.holders.lock().finalizer_found(&source(), "u"));
     protection.protect("a", &source(), "u").await.unwrap();
     assert!(matches!(
         protection.protect("a", &source(), "other").await,
         Err(Unprotected::Gone(gone)) if gone == source()
     ));
-    assert!(!protection.0.holders.lock().is_orphan(&source()), "the first is open still");
+    assert!(
+        !protection.0.holders.lock().finalizer_found(&source(), "u"),
+        "the first is open still"
+    );
 }
 
 /// Its claim is deleted while the finalizer is written: nobody else would free the snapshot.

@@ -91,7 +91,7 @@ fn a_deleted_claim_holds_its_source_until_it_is_finished() {
     let s = snapshot("s");
     assert!(holders.on_event(&InformerEvent::Delete(claim("a", &s, "Pending"))).is_empty());
     assert_eq!(holders.due(&s), None);
-    assert!(!holders.is_orphan(&s), "nor does the sweep take it");
+    assert!(!holders.finalizer_found(&s, "s1"), "nor does the sweep take it");
     assert_eq!(names(holders.claim_finished("a")), ["s"]);
 }
 
@@ -114,7 +114,7 @@ fn an_existing_finalizer_stays_while_a_claim_names_the_snapshot() {
             ["s"],
             "and is released when it needs it no longer"
         );
-        assert_eq!(holders.due(&s), Some(Due::RemoveUnlessNamed("s1".into())));
+        assert_eq!(holders.due(&s), Some(Due::RemoveUnlessHeld("s1".into(), spaces(&[]))));
     }
     let mut holders = restoring(FinalizerOrigin::Added, false);
     holders.on_event(&pending("b", &snapshot("s")));
@@ -131,7 +131,7 @@ fn a_known_origin_is_kept() {
     let s = snapshot("s");
     holders.record_finalizer(&s, finalized(FinalizerOrigin::Added));
     holders.claim_finished("a");
-    assert_eq!(holders.due(&s), Some(Due::RemoveUnlessNamed("s1".into())));
+    assert_eq!(holders.due(&s), Some(Due::RemoveUnlessHeld("s1".into(), spaces(&[]))));
     let mut holders = restoring(FinalizerOrigin::Existing, false);
     holders.record_finalizer(&s, Finalized { uid: "s2".into(), origin: FinalizerOrigin::Added });
     assert!(
@@ -167,37 +167,28 @@ fn a_possibly_removed_finalizer_is_uncertain_until_it_is_read_again() {
 
 /// The sweep skips what any pending claim names, or a call of this process needs.
 #[test]
-fn unneeded_snapshots_are_orphans() {
+fn a_finalizer_that_is_found_is_due_if_nobody_needs_the_snapshot() {
     let s = snapshot("s");
-    let sees = |claim: Claim| {
+    for (phase, due) in [("Pending", false), ("", false), ("Bound", true), ("Lost", true)] {
         let mut holders = Holders::new(false);
-        holders.on_event(&InformerEvent::InitApply(claim));
-        holders
-    };
-    assert!(Holders::new(false).is_orphan(&s));
-    for (phase, orphan) in [("Pending", false), ("", false), ("Bound", true), ("Lost", true)] {
-        assert_eq!(sees(claim("a", &s, phase)).is_orphan(&s), orphan, "{phase}");
+        holders.on_event(&pending("other", &snapshot("t")));
+        holders.on_event(&InformerEvent::Apply(claim("a", &s, phase)));
+        assert_eq!(holders.finalizer_found(&s, "s1"), due, "{phase}");
+        assert_eq!(holders.held.len(), usize::from(due), "anybody can set it");
+        let expected = due.then(|| Due::RemoveUnlessHeld("s1".into(), spaces(&[])));
+        assert_eq!(holders.due(&s), expected);
     }
-    assert!(sees(claim("a", &snapshot("t"), "Pending")).is_orphan(&s));
-    let mut served = sees(claim("a", &s, "Pending"));
-    served.claim_finished("a");
-    assert!(served.is_orphan(&s), "it has its volume");
-    assert_eq!(served.needed_by(&claim("a", &s, "Pending")), None);
-    served.begin_call("a", &s);
-    assert_eq!(served.needed_by(&claim("a", &s, "Pending")), Some(s.clone()), "and lost it");
-    assert_eq!(served.needed_by(&claim("new", &s, "Pending")), Some(s.clone()));
-    assert_eq!(served.needed_by(&claim("new", &s, "Bound")), None);
-}
-
-/// This process does not know the calls of other nodes.
-#[test]
-fn a_claim_that_a_peer_works_on_holds_its_snapshot_while_it_is_pending() {
-    for (peers, orphan) in [(true, false), (false, true)] {
+    for (peers, due) in [(false, true), (true, false)] {
         let mut holders = Holders::new(peers);
-        holders.on_event(&pending("a", &snapshot("s")));
+        holders.on_event(&pending("a", &s));
         holders.claim_finished("a");
-        assert_eq!(holders.is_orphan(&snapshot("s")), orphan);
+        assert_eq!(holders.finalizer_found(&s, "s1"), due, "a peer may work on it: {peers}");
     }
+    let mut holders = restoring(FinalizerOrigin::Added, false);
+    assert!(!holders.finalizer_found(&s, "s1"), "a restore is under way");
+    holders.claim_finished("a");
+    assert!(holders.finalizer_found(&s, "s1"));
+    assert_eq!(holders.due(&s), Some(Due::Remove("s1".into())), "it is known whose it is");
 }
 
 /// As in external-provisioner, a source of clones keeps its finalizer until it is deleted.
@@ -213,7 +204,7 @@ fn a_source_of_clones_is_freed_once_it_is_deleted_and_nobody_pending_names_it() 
 
     let leaves = InformerEvent::Apply(source_claim("o", true, true));
     assert_eq!(names(holders.on_event(&leaves)), ["origin"]);
-    assert_eq!(holders.due(&origin()), Some(Due::Remove("o".into())));
+    assert_eq!(holders.due(&origin()), Some(Due::RemoveUnlessHeld("o".into(), spaces(&[]))));
     assert!(holders.on_event(&leaves).is_empty(), "reported once");
     holders.on_event(&InformerEvent::Apply(source_claim("o", true, false)));
     assert_eq!(holders.due(&origin()), None, "it wears it no longer");
@@ -231,7 +222,7 @@ fn a_deleted_source_of_clones_waits_for_every_claim_that_names_it() {
     assert!(holders.on_event(&gone).is_empty());
     assert_eq!(holders.due(&origin()), None, "a clone of a claim that is gone still runs");
     assert_eq!(names(holders.claim_finished("deleted")), ["origin"]);
-    assert_eq!(holders.due(&origin()), Some(Due::Remove("o".into())));
+    assert_eq!(holders.due(&origin()), Some(Due::RemoveUnlessHeld("o".into(), spaces(&[]))));
 }
 
 #[test]
@@ -277,7 +268,7 @@ fn a_namesake_of_a_source_is_another_one() {
     for event in InformerEvent::list(vec![source_claim("o2", true, true)]) {
         holders.on_event(&event);
     }
-    assert_eq!(holders.due(&origin()), Some(Due::Remove("o2".into())));
+    assert_eq!(holders.due(&origin()), Some(Due::RemoveUnlessHeld("o2".into(), spaces(&[]))));
 }
 
 /// A grant decides, which is not known here.
@@ -293,7 +284,7 @@ fn claims_of_other_namespaces_alone_do_not_keep_a_deleted_source() {
     assert_eq!(holders.count_claims(&origin()), 4);
     let bound = InformerEvent::Apply(claim("own", &origin(), "Bound"));
     assert_eq!(names(holders.on_event(&bound)), ["origin"]);
-    let due = |namespaces| Some(Due::RemoveUnlessGranted("o".into(), spaces(namespaces)));
+    let due = |namespaces| Some(Due::RemoveUnlessHeld("o".into(), spaces(namespaces)));
     assert_eq!(holders.due(&origin()), due(&["x", "y"]));
     for uid in ["x1", "y1"] {
         holders.on_event(&InformerEvent::Delete(claim(uid, &origin(), "Pending")));
@@ -303,7 +294,7 @@ fn claims_of_other_namespaces_alone_do_not_keep_a_deleted_source() {
     assert_eq!(holders.due(&origin()), None, "a clone is being made");
     holders.claim_finished("x2");
     holders.on_event(&InformerEvent::Delete(claim("x2", &origin(), "Pending")));
-    assert_eq!(holders.due(&origin()), Some(Due::Remove("o".into())));
+    assert_eq!(holders.due(&origin()), Some(Due::RemoveUnlessHeld("o".into(), spaces(&[]))));
 }
 
 #[test]
@@ -311,53 +302,54 @@ fn claims_of_other_namespaces_alone_do_not_keep_a_snapshot_that_others_protected
     let s = snapshot("s");
     for (origin, due) in [
         (FinalizerOrigin::Added, Some(Due::Remove("s1".into()))),
-        (FinalizerOrigin::Existing, Some(Due::RemoveUnlessGranted("s1".into(), spaces(&["x"])))),
+        (FinalizerOrigin::Existing, Some(Due::RemoveUnlessHeld("s1".into(), spaces(&["x"])))),
     ] {
         let mut holders = restoring(origin, false);
         holders.on_event(&InformerEvent::Apply(foreign("x", "b", &s)));
         holders.claim_finished("a");
         assert_eq!(holders.due(&s), due);
-        assert!(holders.is_orphan(&s), "the sweep judges the grants");
     }
     let mut holders = restoring(FinalizerOrigin::Existing, false);
     holders.on_event(&InformerEvent::Apply(foreign("x", "b", &s)));
-    assert!(!holders.is_orphan(&s), "a restore is under way");
     holders.claim_finished("a");
     holders.claim_finished("b");
-    assert_eq!(holders.due(&s), Some(Due::RemoveUnlessNamed("s1".into())), "b has its volume");
+    assert_eq!(
+        holders.due(&s),
+        Some(Due::RemoveUnlessHeld("s1".into(), spaces(&[]))),
+        "b has its volume"
+    );
 }
 
 #[test]
-fn a_deleted_source_of_clones_is_kept_by_names_unless_a_call_is_open() {
+fn a_deleted_source_of_clones_may_be_released_unless_a_call_is_open() {
     let mut holders = Holders::new(false);
     holders.on_event(&InformerEvent::Apply(source_claim("o", true, true)));
-    assert!(!holders.is_kept_by_names(&origin(), "o"), "it is removed without a report");
     holders.on_event(&pending("a", &origin()));
-    assert!(holders.is_kept_by_names(&origin(), "o"));
+    assert!(holders.may_be_released(&origin(), "o"));
     holders.begin_call("a", &origin());
-    assert!(!holders.is_kept_by_names(&origin(), "o"));
+    assert!(!holders.may_be_released(&origin(), "o"));
     holders.claim_finished("a");
-    assert!(holders.is_kept_by_names(&origin(), "o"));
+    assert!(holders.may_be_released(&origin(), "o"));
     holders.on_event(&InformerEvent::Delete(claim("a", &origin(), "Pending")));
-    assert!(!holders.is_kept_by_names(&origin(), "o"));
-    assert_eq!(holders.due(&origin()), Some(Due::Remove("o".into())), "nothing is to be reported");
+    assert!(holders.may_be_released(&origin(), "o"), "one of another driver");
+    assert_eq!(holders.count_claims(&origin()), 0, "nothing is to be reported");
 }
 
 #[test]
-fn a_deleted_snapshot_is_kept_by_names_whoever_protected_it() {
+fn a_deleted_snapshot_may_be_released_whoever_protected_it() {
     let s = snapshot("s");
     let mut holders = Holders::new(false);
     holders.on_event(&pending("a", &s));
-    assert!(holders.is_kept_by_names(&s, "s1"));
+    assert!(holders.may_be_released(&s, "s1"));
     let mut holders = restoring(FinalizerOrigin::Existing, false);
     holders.on_event(&pending("b", &s));
-    assert!(!holders.is_kept_by_names(&s, "s1"), "a restore is under way");
+    assert!(!holders.may_be_released(&s, "s1"), "a restore is under way");
     holders.claim_finished("a");
-    assert!(holders.is_kept_by_names(&s, "s1"));
+    assert!(holders.may_be_released(&s, "s1"));
     let mut holders = restoring(FinalizerOrigin::Added, false);
     holders.on_event(&pending("b", &s));
     holders.claim_finished("a");
-    assert!(!holders.is_kept_by_names(&s, "s1"), "it is removed without a report");
+    assert!(!holders.may_be_released(&s, "s1"), "it is removed without a report");
 }
 
 /// A claim whose calls fail is tried again and again.
@@ -368,15 +360,13 @@ fn a_claim_without_an_open_call_holds_its_source_no_more_than_by_its_name() {
         let mut holders = restoring(found, false);
         assert_eq!(holders.call_ended("a"), None);
         assert_eq!(holders.due(&s), None, "{found:?}: the claim names it");
-        assert!(!holders.is_orphan(&s));
-        assert!(holders.is_kept_by_names(&s, "s1"));
+        assert!(holders.may_be_released(&s, "s1"));
         assert!(!holders.begin_call("a", &s), "it is no new one");
-        assert!(!holders.is_kept_by_names(&s, "s1"), "it is open again");
+        assert!(!holders.may_be_released(&s, "s1"), "it is open again");
         assert_eq!(holders.call_ended("a"), None);
         assert_eq!(holders.call_ended("a"), None, "reported once");
         holders.on_event(&InformerEvent::Delete(claim("a", &s, "Pending")));
         assert_eq!(holders.due(&s), None, "the end of its call is reported later");
-        assert!(!holders.is_orphan(&s));
         assert_eq!(names(holders.claim_finished("a")), ["s"]);
     }
     let mut holders = Holders::new(false);
@@ -384,7 +374,7 @@ fn a_claim_without_an_open_call_holds_its_source_no_more_than_by_its_name() {
     holders.on_event(&InformerEvent::Apply(foreign("x", "a", &origin())));
     holders.begin_call("a", &origin());
     assert_eq!(holders.call_ended("a"), Some(origin()), "a grant decides");
-    assert_eq!(holders.due(&origin()), Some(Due::RemoveUnlessGranted("o".into(), spaces(&["x"]))));
+    assert_eq!(holders.due(&origin()), Some(Due::RemoveUnlessHeld("o".into(), spaces(&["x"]))));
     assert_eq!(holders.call_ended("unknown"), None);
 }
 
@@ -393,11 +383,11 @@ fn the_time_out_of_a_source_is_not_that_of_its_namesake() {
     let mut holders = Holders::new(false);
     holders.on_event(&pending("a", &origin()));
     holders.on_event(&InformerEvent::Apply(source_claim("o2", true, true)));
-    assert!(!holders.is_kept_by_names(&origin(), "o1"));
+    assert!(!holders.may_be_released(&origin(), "o1"));
     let mut holders = restoring(FinalizerOrigin::Existing, false);
     holders.on_event(&pending("b", &snapshot("s")));
     holders.claim_finished("a");
-    assert!(!holders.is_kept_by_names(&snapshot("s"), "s2"));
+    assert!(!holders.may_be_released(&snapshot("s"), "s2"));
 }
 
 /// An event of a few claims that are created from two snapshots and a claim.
@@ -481,7 +471,6 @@ proptest! {
             };
             for from in sources_by_claim.values() {
                 prop_assert_eq!(holders.due(&source(*from)), None);
-                prop_assert!(!holders.is_orphan(&source(*from)));
             }
             for source in affected {
                 prop_assert!(holders.due(&source).is_some());
