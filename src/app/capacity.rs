@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{AppError, Base, settings::retry};
 use crate::{
-    capacity::{Destination, Publisher, PublisherDeps},
+    capacity::{Publisher, PublisherDeps, Store},
     controller::classes::Classes,
     nodes::Nodes,
 };
@@ -17,12 +17,11 @@ pub(super) async fn publisher(
 ) -> Result<Option<Publisher>, AppError> {
     let Base { flags, env, tasks, driver, lanes, .. } = base;
     let Some(capacity) = flags.capacity() else { return Ok(None) };
-    let found = Destination::find(&lanes.objects, capacity).await.map_err(AppError::Capacity)?;
-    let Some(destination) = found else { return Ok(None) };
+    let found = Store::find(&lanes.objects, &lanes.capacity, capacity).await;
+    let Some(store) = found.map_err(AppError::Capacity)? else { return Ok(None) };
     Ok(Some(Publisher::new(PublisherDeps {
         driver: driver.clone(),
-        client: lanes.capacity.clone(),
-        destination,
+        store,
         node: flags.node_deployment().map(|node| node.node_name.clone()),
         nodes: nodes.clone(),
         flags: capacity.clone(),

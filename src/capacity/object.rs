@@ -20,7 +20,7 @@ use crate::{
 pub(super) struct Object {
     pub(super) name: String,
     pub(super) uid: String,
-    pub(super) version: String,
+    pub(super) resource_version: String,
     /// Orders objects of the same pair: the oldest is kept.
     pub(super) created: Option<Time>,
     /// The pair it is for; `None` if it is for no segment that could be ours.
@@ -54,7 +54,7 @@ impl From<StorageCapacity> for Object {
         Self {
             name: metadata.name.unwrap_or_default().into(),
             uid: metadata.uid.unwrap_or_default().to_string(),
-            version: metadata.resource_version.unwrap_or_default().into(),
+            resource_version: metadata.resource_version.unwrap_or_default().into(),
             created: metadata.creation_timestamp,
             pair: pair(&object.storage_class_name, object.node_topology),
             sizes: Sizes {
@@ -112,8 +112,7 @@ impl Object {
             None if self.sizes == sizes => return None,
             None => self.owners.clone(),
         };
-        let metadata =
-            json!({"uid": self.uid, "resourceVersion": self.version, "ownerReferences": owners});
+        let metadata = json!({"uid": self.uid, "resourceVersion": self.resource_version, "ownerReferences": owners});
         let mut patch = json!({"metadata": metadata});
         write(&mut patch, sizes);
         Some(patch)

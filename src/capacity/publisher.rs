@@ -23,7 +23,6 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Destination,
     index::{CapacityIndex, Key},
     labels::ObjectLabels,
     object::{self, Object, Sizes},
@@ -37,7 +36,7 @@ use crate::{
     },
     flags,
     kube::{
-        Client, FirstList, InformerEvent,
+        FirstList, InformerEvent,
         objects::{StorageCapacity, StorageClass, View as _},
     },
     metrics::Metrics,
@@ -54,10 +53,8 @@ const IMMEDIATE: &str = "Immediate";
 pub struct PublisherDeps {
     /// Answers GetCapacity.
     pub driver: Driver,
-    /// The lane for these objects.
-    pub client: Client,
     /// Where the objects go.
-    pub destination: Destination,
+    pub store: Store,
     /// The node that the objects are for; `None`: the whole cluster.
     pub node: Option<String>,
     /// The nodes, from which the segments follow.
@@ -82,7 +79,7 @@ struct Inner {
     deps: PublisherDeps,
     /// Whether the driver supports GetCapacity.
     supports_get_capacity: bool,
-    store: Store,
+    labels: ObjectLabels,
     index: Mutex<CapacityIndex>,
     queue: Queue<Key>,
     /// Holds an item when segments may have changed. The queue's name in metrics is
@@ -98,12 +95,10 @@ struct Inner {
 impl Publisher {
     /// Creates a publisher; [`watch`](Self::watch) and [`work`](Self::work) start it.
     pub fn new(deps: PublisherDeps) -> Self {
-        let PublisherDeps { driver, client, destination, metrics, .. } = &deps;
-        let labels = ObjectLabels::new(driver.name(), deps.node.as_deref());
-        let destination = destination.clone();
+        let PublisherDeps { driver, metrics, .. } = &deps;
         let inner = Inner {
             supports_get_capacity: driver.capabilities().has(Rpc::GetCapacity),
-            store: Store { client: client.clone(), destination, labels },
+            labels: ObjectLabels::new(driver.name(), deps.node.as_deref()),
             index: Mutex::default(),
             queue: Queue::new("csistoragecapacity", deps.retry, metrics),
             topology: Queue::new("csitopology", deps.retry, metrics),
@@ -133,9 +128,9 @@ impl Publisher {
     /// Starts watching. Writes nothing and does not call the driver.
     pub fn watch(&self) {
         let inner = Arc::clone(&self.0);
-        let PublisherDeps { tasks, random, metrics, .. } = &self.0.deps;
+        let PublisherDeps { store, tasks, random, metrics, .. } = &self.0.deps;
         let handler = self.0.listed.clone().completed_by(move |event| inner.on_event(event));
-        self.0.store.watch(tasks, Arc::clone(random), metrics, handler);
+        store.watch(&self.0.labels, tasks, Arc::clone(random), metrics, handler);
     }
 
     /// Handles a class that was added, changed or removed.
@@ -241,7 +236,7 @@ impl Inner {
         if self.deps.node.is_some() {
             let segments = Segment::of_nodes(&self.deps.nodes);
             tracing::info!(
-                manager = self.store.labels.manager,
+                manager = self.labels.manager,
                 segment = segments.iter().map(ToString::to_string).collect::<String>(),
                 "producing CSIStorageCapacity objects with fixed topology segment"
             );
@@ -250,7 +245,7 @@ impl Inner {
 
     /// Whether capacity is published for the class. An unset binding mode counts as late binding.
     fn publishes(&self, class: &StorageClass) -> bool {
-        class.provisioner == self.store.labels.driver
+        class.provisioner == self.labels.driver
             && (self.deps.flags.for_immediate_binding
                 || class.volume_binding_mode.as_deref() != Some(IMMEDIATE))
     }
@@ -277,7 +272,7 @@ impl Inner {
     fn on_event(&self, event: InformerEvent<StorageCapacity>) {
         self.update_index(|index| match event {
             InformerEvent::InitApply(object) | InformerEvent::Apply(object)
-                if self.store.labels.are_on(&object) =>
+                if self.labels.are_on(&object) =>
             {
                 index.upsert_object(object.into())
             }
@@ -348,9 +343,9 @@ impl Inner {
     }
 
     async fn create(&self, pair: &Pair, sizes: Sizes) -> Result<(), String> {
-        let Store { labels, destination, .. } = &self.store;
-        let body = object::body(labels, pair, sizes, destination.owner.as_ref());
-        let created = self.store.create(&body).await;
+        let store = &self.deps.store;
+        let body = object::body(&self.labels, pair, sizes, store.owner.as_ref());
+        let created = store.create(&body).await;
         let object =
             created.map_err(|error| format!("create CSIStorageCapacity for {pair}: {error}"))?;
         self.update_index(|index| index.upsert_object(object));
@@ -358,9 +353,9 @@ impl Inner {
     }
 
     async fn correct(&self, object: &Object, sizes: Sizes) -> Result<(), String> {
-        let owner = self.store.destination.owner.as_ref();
+        let owner = self.deps.store.owner.as_ref();
         let Some(correction) = object.correction(sizes, owner) else { return Ok(()) };
-        match self.store.correct(object, correction).await {
+        match self.deps.store.correct(object, correction).await {
             Ok(Some(after)) => self.update_index(|index| index.upsert_corrected(object, after)),
             Ok(None) => self.update_index(|index| index.remove_object(&object.name)),
             Err(error) => {
@@ -373,7 +368,7 @@ impl Inner {
     /// Deletes an obsolete object.
     async fn sweep(&self, name: &str) -> Result<(), String> {
         let Some(object) = self.index.lock().obsolete(name).cloned() else { return Ok(()) };
-        match self.store.delete(&object).await {
+        match self.deps.store.delete(&object).await {
             // Replaced by another object, which the watch will deliver.
             Err(error) if error.is_conflict() => Ok(()),
             Err(error) if error.is_not_found() => {

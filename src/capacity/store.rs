@@ -5,74 +5,70 @@
 
 use std::sync::Arc;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::Value;
 
-use super::{Destination, labels::ObjectLabels, object::Object};
+use super::{labels::ObjectLabels, object::Object, owner};
 use crate::{
+    flags,
     kube::{
-        ApiError, Client, EventHandler, Informer, InformerEvent, Name, Patch,
-        objects::{StorageCapacity, StorageCapacityBeta},
+        ApiError, Client, EventHandler, Informer, Name, Patch, Scope,
+        objects::{StorageCapacity, View as _},
     },
     metrics::Metrics,
     runtime::{Random, Tasks},
 };
 
-/// The API version that the server serves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Version {
-    /// Kubernetes 1.24 and later.
-    V1,
-    /// Kubernetes 1.21 to 1.23.
-    V1beta1,
-}
+/// The versions in which a server may have the kind, all with the same fields: v1beta1 before Kubernetes 1.24.
+const VERSIONS: [&str; 2] = [StorageCapacity::VERSION, "v1beta1"];
 
-impl Version {
-    /// The newest version that the server serves.
-    pub(super) async fn find(client: &Client) -> Result<Option<Self>, ApiError> {
-        if client.serves::<StorageCapacity>().await? {
-            return Ok(Some(Self::V1));
-        }
-        let beta = client.serves::<StorageCapacityBeta>().await?;
-        Ok(beta.then_some(Self::V1beta1))
-    }
-
-    /// Its name, without the group.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::V1 => "v1",
-            Self::V1beta1 => "v1beta1",
-        }
-    }
-}
-
-/// Evaluates the expression with `$view` as the type of the store's version.
-macro_rules! by_version {
-    ($store:expr, $view:ident => $with:expr) => {
-        match $store.destination.version {
-            Version::V1 => {
-                type $view = StorageCapacity;
-                $with
-            }
-            Version::V1beta1 => {
-                type $view = StorageCapacityBeta;
-                $with
-            }
-        }
-    };
-}
-
-/// Reads and writes our objects.
-pub(super) struct Store {
-    pub(super) client: Client,
-    pub(super) destination: Destination,
-    pub(super) labels: ObjectLabels,
+/// Where our objects are.
+pub struct Store {
+    client: Client,
+    /// The namespace of the objects.
+    namespace: String,
+    /// `namespace` as a scope for lists and watches.
+    scope: Scope,
+    /// The owner reference of each object.
+    pub(super) owner: Option<OwnerReference>,
 }
 
 impl Store {
+    /// Finds out by `reads` where the objects go, which `client` reads and writes. Returns `None` if the server
+    /// does not serve the kind. Writes nothing.
+    ///
+    /// # Errors
+    /// What is missing; texts are external-provisioner's. As there, this is independent of the driver's
+    /// capabilities.
+    pub async fn find(
+        reads: &Client,
+        client: &Client,
+        flags: &flags::Capacity,
+    ) -> Result<Option<Self>, String> {
+        let namespace = flags.namespace.clone();
+        if namespace.is_empty() {
+            return Err("need NAMESPACE env variable for CSIStorageCapacity objects".to_owned());
+        }
+        let owner = find_owner(reads, flags).await?;
+        let scope = Scope::namespace(&namespace).map_err(|bad| format!("NAMESPACE: {bad}"))?;
+        let version = find_version(reads).await.map_err(|error| {
+            format!("unexpected error when checking for the V1 CSIStorageCapacity API: {error}")
+        })?;
+        let Some(version) = version else {
+            tracing::warn!(
+                "this API server knows no CSIStorageCapacity (v1 or v1beta1): --enable-capacity publishes nothing"
+            );
+            return Ok(None);
+        };
+        tracing::info!("using the CSIStorageCapacity {version} API");
+        let client = client.in_version::<StorageCapacity>(version);
+        Ok(Some(Self { client, namespace, scope, owner }))
+    }
+
     /// Creates an object.
     pub(super) async fn create(&self, body: &Value) -> Result<Object, ApiError> {
-        let namespace = Some(&*self.destination.namespace);
-        by_version!(self, V => self.client.create::<V>(namespace, body).await.map(kept))
+        let created = self.client.create::<StorageCapacity>(Some(&self.namespace), body).await;
+        created.map(Object::from)
     }
 
     /// Applies the merge patch if the object is still in the known version; `None` if it is gone.
@@ -81,40 +77,157 @@ impl Store {
         object: &Object,
         patch: Value,
     ) -> Result<Option<Object>, ApiError> {
-        let name = Name::namespaced(&self.destination.namespace, &object.name)?;
-        let patch = Patch::Merge(patch);
-        match by_version!(self, V => self.client.patch::<V>(name, &patch).await.map(kept)) {
+        let name = Name::namespaced(&self.namespace, &object.name)?;
+        match self.client.patch::<StorageCapacity>(name, &Patch::Merge(patch)).await {
             Err(error) if error.is_not_found() => Ok(None),
-            patched => patched.map(Some),
+            patched => patched.map(Object::from).map(Some),
         }
     }
 
     /// Deletes this very object.
     pub(super) async fn delete(&self, object: &Object) -> Result<(), ApiError> {
-        let name = Name::namespaced(&self.destination.namespace, &object.name)?;
-        let uid = Some(object.uid.as_str());
-        by_version!(self, V => self.client.delete::<V>(name, uid).await.map(drop))
+        let name = Name::namespaced(&self.namespace, &object.name)?;
+        self.client.delete::<StorageCapacity>(name, Some(&object.uid)).await.map(drop)
     }
 
-    /// Starts the watch of our objects.
+    /// Starts the watch of the objects with these labels.
     pub(super) fn watch(
         &self,
+        labels: &ObjectLabels,
         tasks: &Tasks,
         random: Arc<dyn Random>,
         metrics: &Metrics,
-        mut handler: impl EventHandler<StorageCapacity> + 'static,
+        handler: impl EventHandler<StorageCapacity> + 'static,
     ) {
-        let scope = self.destination.scope.clone().labelled(&self.labels.selector());
-        by_version!(self, V => {
-            let informer = Informer::new(&self.client, scope, random, metrics);
-            let handler =
-                move |event: InformerEvent<V>| handler.on_event(event.map(StorageCapacity::from));
-            tasks.spawn_critical("watch of CSIStorageCapacities", informer.run(handler));
-        });
+        let scope = self.scope.clone().labelled(&labels.selector());
+        let informer = Informer::new(&self.client, scope, random, metrics);
+        tasks.spawn_critical("watch of CSIStorageCapacities", informer.run(handler));
     }
 }
 
-/// What is kept of an object.
-fn kept(object: impl Into<StorageCapacity>) -> Object {
-    object.into().into()
+/// The owner of the objects, if they are to have one.
+async fn find_owner(
+    client: &Client,
+    flags: &flags::Capacity,
+) -> Result<Option<OwnerReference>, String> {
+    let flags::Capacity { namespace, pod, .. } = flags;
+    let Some(level) = flags.owner_level() else { return Ok(None) };
+    if pod.is_empty() {
+        let why = "need POD_NAME env variable to determine CSIStorageCapacity owner";
+        return Err(why.to_owned());
+    }
+    let found = owner::find_owner(client, namespace, pod, level).await;
+    let owner = found.map_err(|why| format!("look up owner(s) of pod: {why}"))?;
+    let OwnerReference { api_version, kind, name, .. } = &owner;
+    tracing::info!("using {api_version}/{kind} {name} as owner of CSIStorageCapacity objects");
+    Ok(Some(owner))
+}
+
+/// The newest version that the server serves.
+async fn find_version(client: &Client) -> Result<Option<&'static str>, ApiError> {
+    for version in VERSIONS {
+        let (group, kind) = (StorageCapacity::GROUP, StorageCapacity::KIND);
+        if client.find_kind(group, version, kind).await?.is_some() {
+            return Ok(Some(version));
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::kube::testing::{Answer, Server, client};
+
+    fn kinds(kinds: &Value) -> Answer {
+        Answer::json(200, &json!({"resources": kinds}))
+    }
+
+    /// A server with the pod `prov-0` without owners, which serves the kind in `version`.
+    fn server(version: &'static str) -> Server {
+        let path = format!("/apis/storage.k8s.io/{version}");
+        let objects = json!([{"name": "csistoragecapacities", "kind": "CSIStorageCapacity", "namespaced": true}]);
+        Server::new(move |_, request| match &*request.url {
+            "/api/v1" => kinds(&json!([{"name": "pods", "kind": "Pod", "namespaced": true}])),
+            "/api/v1/namespaces/csi/pods/prov-0" => {
+                Answer::json(200, &json!({"metadata": {"uid": "u"}}))
+            }
+            url if url == path => kinds(&objects),
+            "/apis/storage.k8s.io/v1" => kinds(&json!([])),
+            _ => Answer::refusal(404, "NotFound", "pods \"ghost\" not found"),
+        })
+    }
+
+    fn in_namespace(namespace: &str, owner: Option<(&str, u32)>) -> flags::Capacity {
+        let (pod, level) = owner.unwrap_or_default();
+        flags::Capacity {
+            enable_capacity: true,
+            workers: 1,
+            poll_interval: Duration::from_secs(60),
+            for_immediate_binding: false,
+            namespace: namespace.to_owned(),
+            pod: pod.to_owned(),
+            owner_level: if owner.is_some() { level.into() } else { -1 },
+        }
+    }
+
+    fn flags(owner: Option<(&str, u32)>) -> flags::Capacity {
+        in_namespace("csi", owner)
+    }
+
+    async fn find(flags: flags::Capacity) -> Result<Option<Store>, String> {
+        find_at(&server("v1"), flags).await
+    }
+
+    async fn find_at(server: &Server, flags: flags::Capacity) -> Result<Option<Store>, String> {
+        Store::find(&client(server), &client(server), &flags).await
+    }
+
+    #[tokio::test]
+    async fn objects_go_to_the_namespace_and_belong_to_the_owner() {
+        let found = find(flags(Some(("prov-0", 0)))).await.unwrap().unwrap();
+        assert_eq!(found.namespace, "csi");
+        assert_eq!(found.owner.map(|owner| owner.uid).as_deref(), Some("u"));
+        let without = find(flags(None)).await.unwrap().unwrap();
+        assert_eq!(without.owner, None, "and no pod is needed");
+    }
+
+    #[tokio::test]
+    async fn the_newest_version_is_taken_that_the_server_serves() {
+        for (served, expected) in [("v1", Some("v1")), ("v1beta1", Some("v1beta1")), ("v2", None)] {
+            let found = find_version(&client(&server(served))).await.unwrap();
+            assert_eq!(found, expected, "{served}");
+        }
+        let mute = Server::new(|_, _| Answer::status(500));
+        let error = find_at(&mute, flags(None)).await.err().unwrap();
+        let prefix = "unexpected error when checking for the V1 CSIStorageCapacity API: ";
+        assert!(error.starts_with(prefix), "{error}");
+    }
+
+    #[tokio::test]
+    async fn missing_configuration_is_reported_in_order() {
+        let namespace = "need NAMESPACE env variable for CSIStorageCapacity objects";
+        let pod = "need POD_NAME env variable to determine CSIStorageCapacity owner";
+        for (flags, expected) in [
+            (in_namespace("", Some(("", 1))), namespace),
+            (in_namespace("", None), namespace),
+            (flags(Some(("", 0))), pod),
+            (
+                flags(Some(("ghost", 0))),
+                "look up owner(s) of pod: get object: pods \"ghost\" not found",
+            ),
+            (
+                flags(Some(("prov-0", 1))),
+                "look up owner(s) of pod: v1/Pod \"prov-0\" in namespace \"csi\" has no controlling owner, cannot unwind the ownership further",
+            ),
+        ] {
+            assert_eq!(find(flags).await.err().as_deref(), Some(expected));
+        }
+        let odd = find(in_namespace("..", None)).await.err().unwrap();
+        assert!(odd.starts_with("NAMESPACE: "), "{odd}");
+    }
 }

@@ -42,6 +42,7 @@ use super::{
         gate::SentAt,
         pages::{MAX_PAGE, PageSize, paged},
         throttle::{Throttle, is_watch, throttled},
+        version::in_version,
         whole_answers::BodyPermits,
     },
     objects::{AnyObject, Metadata, View, kind::Kind},
@@ -74,6 +75,12 @@ impl Client {
     pub(crate) fn new(service: ApiService, random: Arc<dyn Random>) -> Self {
         let kube = kube::Client::new(service.clone(), NO_NAMESPACE);
         Self { kube, service, random }
+    }
+
+    /// This client for a server that serves the kind of `V` only in this version, with the same fields.
+    pub(crate) fn in_version<V: View>(&self, version: &'static str) -> Self {
+        let service = in_version::<V>(version, self.service.clone());
+        Self::new(ApiService::new(service), Arc::clone(&self.random))
     }
 
     /// kube-rs's client on this lane. [`ApiError::of_kube`] reads its errors.

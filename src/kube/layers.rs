@@ -3,8 +3,8 @@
 //! From the outside in: `refusals`, `retry_after`, `throttle`, `in_flight`, `gate`, `deadline`,
 //! `whole_answers`, `requests`. The order matters: every retry takes a token from the throttle again, nothing
 //! waits between the gate and the connection, and a deadline counts from the sending to the end of an answer.
-//! [`Lanes`](super::Lanes) decide which lane has which layers. Outside of a lane are `pages`, for lists, and
-//! for each watcher a throttle of its own.
+//! [`Lanes`](super::Lanes) decide which lane has which layers. Outside of a lane are `pages`, for lists, for
+//! each watcher a throttle of its own, and `version`, where a server has a kind in an older one.
 //!
 //! Each layer is a function from the service below it to a service. None applies backpressure through
 //! readiness: all waiting happens in the request's own future, so that dropping the future frees its
@@ -18,6 +18,7 @@ pub(crate) mod refusals;
 pub(crate) mod requests;
 pub(crate) mod retry_after;
 pub(crate) mod throttle;
+pub(crate) mod version;
 pub(crate) mod whole_answers;
 
 use bytes::Bytes;

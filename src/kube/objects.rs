@@ -78,7 +78,7 @@ pub trait View:
         self.meta().finalizers.iter().any(|f| **f == *name)
     }
 
-    /// Whether this and `before` are the same object in the same version.
+    /// Whether this and `before` are the same object at the same `resourceVersion`.
     fn is_same_version_as(&self, before: &Self) -> bool {
         let (new, old) = (&self.meta().resource_version, &before.meta().resource_version);
         self.uid() == before.uid() && new.is_some() && new == old
@@ -444,29 +444,6 @@ view! {
         capacity: Option<String>,
         /// The maximum size of a volume.
         maximum_volume_size: Option<String>,
-    }
-}
-
-/// A CSIStorageCapacity of version v1beta1, for Kubernetes 1.21 to 1.23: it has the fields of v1.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(transparent)]
-pub struct StorageCapacityBeta(StorageCapacity);
-
-impl View for StorageCapacityBeta {
-    const GROUP: &'static str = StorageCapacity::GROUP;
-    const VERSION: &'static str = "v1beta1";
-    const KIND: &'static str = StorageCapacity::KIND;
-    const PLURAL: &'static str = StorageCapacity::PLURAL;
-    const NAMESPACED: bool = StorageCapacity::NAMESPACED;
-
-    fn meta(&self) -> &Metadata {
-        self.0.meta()
-    }
-}
-
-impl From<StorageCapacityBeta> for StorageCapacity {
-    fn from(beta: StorageCapacityBeta) -> Self {
-        beta.0
     }
 }
 

@@ -149,10 +149,13 @@ fn an_object_replaced_under_its_name_leaves_its_pair() {
 #[test]
 fn a_correction_counts_before_the_watch_delivers_it() {
     let mut index = index();
-    let of_version =
-        |version: &str| Object { version: version.to_owned(), ..object("1", 0, "fast", "a") };
-    let version =
-        |index: &CapacityIndex| index.wanted(&pair("fast", "a"))?.1.map(|object| object.version);
+    let of_version = |version: &str| Object {
+        resource_version: version.to_owned(),
+        ..object("1", 0, "fast", "a")
+    };
+    let version = |index: &CapacityIndex| {
+        index.wanted(&pair("fast", "a"))?.1.map(|object| object.resource_version)
+    };
     index.upsert_object(of_version("1"));
     index.upsert_corrected(&of_version("1"), of_version("2"));
     assert_eq!(version(&index).as_deref(), Some("2"));

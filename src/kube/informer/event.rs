@@ -25,21 +25,6 @@ pub enum InformerEvent<V> {
     },
 }
 
-impl<V> InformerEvent<V> {
-    /// Replaces the object by what `view` makes of it.
-    pub fn map<W>(self, view: impl FnOnce(V) -> W) -> InformerEvent<W> {
-        match self {
-            Self::InitApply(object) => InformerEvent::InitApply(view(object)),
-            Self::InitDone(listed) => InformerEvent::InitDone(listed),
-            Self::Apply(object) => InformerEvent::Apply(view(object)),
-            Self::Delete(object) => InformerEvent::Delete(view(object)),
-            Self::Unreadable { namespace, name, uid } => {
-                InformerEvent::Unreadable { namespace, name, uid }
-            }
-        }
-    }
-}
-
 impl<V: View> InformerEvent<V> {
     /// The events of a list of these objects.
     pub fn list(objects: Vec<V>) -> impl Iterator<Item = Self> {

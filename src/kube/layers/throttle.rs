@@ -2,7 +2,7 @@
 //!
 //! The bucket is that of Go's `x/time/rate`. The request at the head of a FIFO queue waits for the next
 //! token, so that requests are sent in the order in which they came, and a request that is dropped while
-//! it waits takes no token. It is said for each throttle which requests take tokens; in lanes all but
+//! it waits takes no token. A predicate says which requests take tokens: in lanes, all but
 //! watches and pages that continue a list: what a list costs does not depend on how it is cut into pages.
 
 use std::{sync::Arc, time::Duration};
