@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use super::terms::{Keys, Labels, MOST};
+use super::terms::{Keys, Labels, MOST_OF_A_NODE, MOST_OF_ALL};
 use crate::kube::{
     InformerEvent,
     informer::hash,
@@ -118,7 +118,7 @@ impl NodeIndex {
         self.watched_keys.clone()
     }
 
-    /// The [`MOST`] keys that are registered on most nodes: what one node registers hides no label of others.
+    /// The [`MOST_OF_ALL`] keys that are registered on most nodes: what one node registers hides no label of others.
     fn common_keys(&self) -> KeySet {
         let mut nodes = BTreeMap::<&str, usize>::new();
         for key in self.registered().flat_map(|(_, keys)| keys.iter()) {
@@ -126,7 +126,7 @@ impl NodeIndex {
         }
         let mut keys: Vec<_> = nodes.into_iter().collect();
         keys.sort_by_key(|(_, nodes)| Reverse(*nodes));
-        keys.into_iter().take(MOST).map(|(key, _)| key.into()).collect()
+        keys.into_iter().take(MOST_OF_ALL).map(|(key, _)| key.into()).collect()
     }
 
     /// Returns the names of the CSINodes with relevant changes. New keys are none until all nodes are listed
@@ -136,11 +136,11 @@ impl NodeIndex {
         let mut has_others = false;
         let mut changed = follow(csi_nodes, event, |node| {
             let ours = node.spec.drivers.iter().find(|entry| *entry.name == **driver)?;
-            let keys: Keys = ours.topology_keys.iter().take(MOST).cloned().collect();
+            let keys: Keys = ours.topology_keys.iter().take(MOST_OF_A_NODE).cloned().collect();
             has_others |= !keys.are_in(watched_keys);
             Some(keys)
         });
-        self.needs_relist |= has_others && self.common_keys() != self.watched_keys;
+        self.needs_relist |= has_others;
         changed.retain(|node| match self.csi_nodes.get(node) {
             Some((_, Some(keys))) => keys.are_in(&self.listed_keys),
             _ => true,

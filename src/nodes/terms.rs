@@ -6,9 +6,12 @@ use std::{
     sync::Arc,
 };
 
-/// How many topology keys of the driver on a node count, and how many labels of a node are kept. Each kubelet
-/// writes its own; no driver has more than a few.
-pub(super) const MOST: usize = 64;
+/// How many topology keys of the driver on a node count. Each kubelet writes its own. Most drivers have a few; some
+/// register all labels of their node.
+pub(super) const MOST_OF_A_NODE: usize = 256;
+
+/// How many topology keys of all nodes count, and so how many labels of a node are kept.
+pub(super) const MOST_OF_ALL: usize = 1024;
 
 /// The topology keys of the driver on a node, in its order.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
