@@ -73,7 +73,7 @@ use self::{
     watches::Lists,
 };
 use crate::{
-    kube::{Client, FirstList},
+    kube::{Client, CoalescedReads, FirstList},
     metrics::Metrics,
     nodes::Nodes,
     runtime::{Backoff, Clock, Random, Tasks},
@@ -153,6 +153,7 @@ impl<P: Provisioner> Controller<P> {
             unsaved_queue: queues.unsaved.clone(),
             save_attempted: Notify::new(),
             volume_lists: VolumeLists::default(),
+            nodes: CoalescedReads::new(deps.client.clone(), deps.tasks.clone()),
             dependencies: DependencyIndex::default(),
             is_warned: AtomicBool::default(),
             ending: CancellationToken::new(),

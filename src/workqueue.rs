@@ -60,7 +60,7 @@ impl<K: Ord + Clone + Send + 'static> Queue<K> {
         Self::fair(name, backoff, metrics, usize::MAX, |_| Flow::default())
     }
 
-    /// Creates an empty queue that shares so many workers fairly among flows. `flow_of` says whose key it is;
+    /// Creates an empty queue that shares its `workers` fairly among flows. `flow_of` says whose key it is;
     /// a key that has failed is a repeat in any case.
     pub fn fair(
         name: &'static str,
@@ -147,6 +147,11 @@ impl<K: Ord + Clone> Queue<K> {
     /// Resets the key's failures. A delay that has begun is not shortened.
     pub fn forget(&self, key: &K) {
         self.0.core.lock().forget(key);
+    }
+
+    /// Forgets the key's failures and takes its delay back, as nothing is to be done for it any more.
+    pub fn cancel(&self, key: &K) {
+        self.0.core.lock().cancel(key);
     }
 
     /// The number of the key's failures since the last [`Queue::forget`].

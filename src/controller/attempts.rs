@@ -31,7 +31,7 @@ pub(super) struct FailedAttempt {
 }
 
 impl Attempts {
-    /// An attempt ended with this failure, if it failed.
+    /// Counts an attempt that has ended, and keeps how it failed, if it did.
     pub(super) fn ended(&mut self, failure: Option<&Failure>) {
         self.count = self.count.saturating_add(1);
         self.last_failure = failure.map(|failure| Box::new(FailedAttempt::now(failure)));
@@ -44,7 +44,7 @@ impl Attempts {
 }
 
 impl FailedAttempt {
-    /// An attempt failed so now.
+    /// The failure of an attempt that has just ended.
     pub(super) fn now(failure: &Failure) -> Self {
         let message = cut(&failure.to_string(), MAX_TEXT).into();
         Self { code: failure.kind, message, at: Instant::now() }

@@ -132,7 +132,7 @@ impl DependencyIndex {
         Some(poll.max(wait.share(&waiting.namespaces)))
     }
 
-    /// Whether the claim has waited for so long.
+    /// Whether the claim has waited for at least `time`.
     pub(super) fn has_waited(&self, uid: &Key, time: Duration) -> bool {
         self.0.lock().claims.get(uid).is_some_and(|wait| wait.since.elapsed() >= time)
     }

@@ -9,7 +9,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::sleep;
 
 use super::{
-    Controller, changes::Changes, claims::index::KnownClaim, ownership::class_of_claim,
+    Controller, Key, changes::Changes, claims::index::KnownClaim, ownership::class_of_claim,
     provisioner::Provisioner,
 };
 use crate::{
@@ -90,14 +90,21 @@ impl<P: Provisioner> Controller<P> {
         move |event| {
             protection.on_event(&event);
             let is_change = matches!(event, InformerEvent::Apply(_));
-            // A claim whose deletion is missed stops waiting when its back-off ends.
-            if let InformerEvent::Delete(claim) = &event {
-                dependencies.forget(&claim.uid().into());
-            }
+            let deleted = match &event {
+                InformerEvent::Delete(claim) => Some(Key::from(claim.uid())),
+                _ => None,
+            };
             // Includes claims that wait for one of another provisioner, to clone it.
             let waiting = dependencies.waiting_for_claim(&event);
             let claims = index.on_event(event);
             queues.claims.add_all(waiting);
+            // A claim whose deletion is missed stops waiting when its back-off ends.
+            if let Some(uid) = deleted {
+                dependencies.forget(&uid);
+                if index.known(&uid).is_none() {
+                    queues.claims.cancel(&uid);
+                }
+            }
             // Nobody waits any more for a volume that cannot be saved: its worker decides now, not after its back-off.
             let is_given_up = |it: KnownClaim| it.unsaved().is_some() && it.is_gone_or_bound();
             let given_up = claims.iter().filter(|uid| index.known(uid).is_some_and(is_given_up));

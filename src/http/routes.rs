@@ -50,14 +50,20 @@ pub struct Routes {
     /// Whether the CPU profile is served.
     #[cfg(feature = "cpu-profiles")]
     profile: bool,
-    /// The path of the status, and what writes it.
-    status: Option<(&'static str, Write)>,
+    status: Option<Status>,
 }
 
 struct Metrics {
     path: String,
     scrape: Scrape,
     shared: Mutex<Shared>,
+}
+
+/// Where the status is, and what writes it: one request is answered after the other.
+struct Status {
+    path: &'static str,
+    write: Write,
+    pace: Mutex<Interval>,
 }
 
 /// The text that scrapes share, and their pace: one is answered after the other, whoever asks.
@@ -82,7 +88,8 @@ impl Routes {
         path: &'static str,
         write: impl Fn(&str) -> String + Send + Sync + 'static,
     ) -> Self {
-        Self { status: Some((path, Box::new(write))), ..Self::default() }
+        let status = Status { path, write: Box::new(write), pace: Mutex::new(pace()) };
+        Self { status: Some(status), ..Self::default() }
     }
 
     /// Adds a health check at `path`.
@@ -128,8 +135,9 @@ impl Routes {
         if let Some(check) = self.checks.get(path) {
             return checked(check());
         }
-        if let Some((_, write)) = self.status.as_ref().filter(|(served, _)| path == *served) {
-            let mut answer = ok("application/json", write(query));
+        if let Some(status) = self.status.as_ref().filter(|status| path == status.path) {
+            status.pace.lock().await.tick().await;
+            let mut answer = ok("application/json", (status.write)(query));
             let of_json = OF_JSON.map(|(name, value)| (name, HeaderValue::from_static(value)));
             answer.headers_mut().extend(of_json);
             return answer;
@@ -199,8 +207,8 @@ fn respond(status: StatusCode, content_type: &'static str, body: Bytes) -> Answe
 mod tests {
     use super::*;
 
-    #[test]
-    fn what_is_for_this_host_is_refused_under_other_names() {
+    #[tokio::test]
+    async fn what_is_for_this_host_is_refused_under_other_names() {
         let headers = |host: &str| [(header::HOST, host.parse().unwrap())].into_iter().collect();
         let local = Routes::status("/status.json", str::to_owned);
         for host in

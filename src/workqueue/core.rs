@@ -50,18 +50,18 @@ pub enum Place {
     Ready,
     /// It is being processed.
     Processing {
-        /// Since so many seconds.
+        /// For how many seconds.
         seconds: u64,
     },
     /// It becomes ready later, if nothing adds it earlier.
     Delayed {
-        /// After so many seconds, rounded up.
+        /// In how many seconds, rounded up.
         seconds: u64,
     },
 }
 
 impl<K: Ord + Clone> Core<K> {
-    /// Creates an empty queue for so many workers.
+    /// Creates an empty queue that `workers` take keys from.
     pub(super) fn new(backoff: Backoff, workers: usize) -> Self {
         Self {
             backoff,
@@ -128,6 +128,11 @@ impl<K: Ord + Clone> Core<K> {
     /// Resets the key's failures. A delay that has begun is not shortened.
     pub(super) fn forget(&mut self, key: &K) {
         self.retried.forget_failures(key);
+    }
+
+    /// Forgets the key's failures and takes its delay back, as nothing is to be done for it any more.
+    pub(super) fn cancel(&mut self, key: &K) {
+        self.retried.cancel(key);
     }
 
     /// The number of the key's failures since the last [`Core::forget`].
@@ -261,6 +266,12 @@ impl<K: Ord + Clone> RetriedKeys<K> {
     fn count_failure(&mut self, key: &K) -> u32 {
         let failures = &mut self.by_key.entry(key.clone()).or_default().failures;
         std::mem::replace(failures, failures.saturating_add(1))
+    }
+
+    fn cancel(&mut self, key: &K) {
+        if let Some(due) = self.by_key.remove(key).and_then(|retries| retries.due) {
+            self.by_time.remove(&due);
+        }
     }
 
     fn forget_failures(&mut self, key: &K) {

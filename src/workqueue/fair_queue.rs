@@ -17,7 +17,7 @@ pub struct Flow {
     pub is_repeat: bool,
 }
 
-/// How many first attempts in a row go before a repeat. Without a limit no open call would end for as long as
+/// How many first attempts in a row pass a repeat that waits. Without a limit no open call would end for as long as
 /// first attempts come.
 const FIRST_ATTEMPTS: u32 = 3;
 
@@ -66,7 +66,7 @@ struct State<K> {
 }
 
 impl<K> FairQueue<K> {
-    /// Creates an empty queue for so many workers.
+    /// Creates an empty queue that `workers` take keys from.
     pub(super) fn new(workers: usize) -> Self {
         Self {
             workers: workers.max(1),

@@ -233,6 +233,18 @@ async fn the_earliest_delay_counts_even_if_it_is_added_later() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_key_that_is_cancelled_leaves_nothing() {
+    let queue = queue();
+    queue.add_rate_limited(1);
+    queue.add_after(2, secs(5));
+    queue.cancel(&1);
+    assert_eq!((queue.holds(&1), queue.failures(&1)), (false, 0));
+    assert_eq!(*queue.get().await.unwrap(), 2);
+    let next = tokio::time::timeout(secs(1000), queue.get()).await;
+    assert!(next.is_err(), "the first is not handed out");
+}
+
+#[tokio::test(start_paused = true)]
 async fn metrics_count_as_client_go_does() {
     let all = Metrics::new();
     let (queue, metrics) = (Queue::new("test", BACKOFF, &all), all.workqueue.queue("test"));

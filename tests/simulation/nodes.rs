@@ -370,3 +370,30 @@ async fn a_claim_that_goes_before_its_time_is_forgotten() {
     assert_eq!((cluster.all_calls("GetCapacity"), cluster.all_calls("CreateVolume")), (0, 0));
     assert_eq!(cluster.simulation.api_requests("create", "events"), 0);
 }
+
+/// A user writes the record of another node on claims of his own, and deletes them.
+#[tokio::test(start_paused = true)]
+async fn forged_records_of_another_node_cost_few_reads_of_that_node() {
+    let cluster = Cluster::new(1, &[1; 3]);
+    let api = &cluster.simulation.api;
+    sleep(Duration::from_secs(5)).await;
+    // Its own process would take them off at once.
+    cluster.nodes["n0"].process.kill();
+    let record = json!({"driver": DRIVER, "volume": "pvc-1", "node": "n0"}).to_string();
+    for number in 0..50 {
+        let mut forged = claim(&format!("forged-{number}"));
+        forged["metadata"]["finalizers"] =
+            json!(["provisioner.storage.kubernetes.io/provisioning-protection"]);
+        forged["metadata"]["annotations"] =
+            json!({"provisioner.storage.kubernetes.io/open-request": record});
+        forged["spec"]["storageClassName"] = json!("none");
+        api.create(&forged).unwrap();
+        cluster.simulation.delete_claim(&format!("forged-{number}"));
+    }
+    sleep(Duration::from_secs(3000)).await;
+    assert!(api.get("PersistentVolumeClaim", "sc", "forged-7").is_some());
+    let reads = cluster.simulation.api_requests("get", "nodes");
+    assert!((1..=400).contains(&reads), "{reads}");
+    sleep(Duration::from_secs(1200)).await;
+    assert!(api.get("PersistentVolumeClaim", "sc", "forged-7").is_none());
+}

@@ -122,6 +122,14 @@ pub enum NotProtected {
     Refused(#[from] ApiError),
 }
 
+/// What has come of taking finalizer and record off a claim.
+pub(super) struct Release {
+    /// Whether they are off.
+    pub(super) is_done: bool,
+    /// Whether the write of this process has removed them, or may have: then it reports a call that was open.
+    pub(super) is_ours: bool,
+}
+
 impl<P: Provisioner> ClaimWorker<P> {
     /// With `always`, writes the record before the call.
     ///
@@ -213,7 +221,7 @@ impl<P: Provisioner> ClaimWorker<P> {
             Due::Remove => {
                 let identity = &self.deps.identity;
                 let remove = |object: &mut Value| record_status::remove_own(object, identity);
-                self.release(held, &known.claim, remove).await.1
+                self.release(held, &known.claim, remove).await.is_done
             }
             Due::GiveUp => self.give_up(held, &known).await,
         }
@@ -301,26 +309,25 @@ impl<P: Provisioner> ClaimWorker<P> {
     async fn give_up(&self, held: &ClaimGuard, known: &KnownClaim) -> bool {
         let identity = &self.deps.identity;
         let remove = |object: &mut Value| record_status::remove_own(object, identity);
-        let (reports, done) = self.release(held, &known.claim, remove).await;
-        let is_due = reports || done && !known.is_protected();
+        let Release { is_done, is_ours } = self.release(held, &known.claim, remove).await;
+        let is_due = is_ours || is_done && !known.is_protected();
         if is_due && held.report(Topic::Release) {
             let volume = known.volume_name.as_deref().unwrap_or_default();
             self.suspect_timeout(&known.claim, volume);
         }
-        if done {
+        if is_done {
             held.update(|it| it.advance(Transition::GivenUp));
         }
-        done
+        is_done
     }
 
-    /// Removes finalizer and record by the edit `remove`. Returns whether the write of this process has removed
-    /// them, or may have, so that it reports a call that was open; and whether they are off.
+    /// Removes finalizer and record by the edit `remove`.
     pub(super) async fn release(
         &self,
         held: &ClaimGuard,
         claim: &Claim,
         remove: impl Fn(&mut Value) -> Edit,
-    ) -> (bool, bool) {
+    ) -> Release {
         let mut is_sent = false;
         let noted = |object: &mut Value| {
             let edit = remove(object);
@@ -330,13 +337,13 @@ impl<P: Provisioner> ClaimWorker<P> {
         match self.edit(held, claim, noted).await {
             Ok(edited) => {
                 held.update(|it| it.record_written(None));
-                (matches!(edited, Edited::Written(_)), true)
+                Release { is_done: true, is_ours: matches!(edited, Edited::Written(_)) }
             }
             Err(error) => {
                 let why = format!("cannot take the finalizer {FINALIZER} off the claim: {error}");
                 tracing::warn!("{why}");
                 self.blocked(claim, &why, &why, Duration::ZERO);
-                (is_sent && error.is_unclear(), false)
+                Release { is_done: false, is_ours: is_sent && error.is_unclear() }
             }
         }
     }

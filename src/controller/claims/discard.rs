@@ -83,7 +83,9 @@ impl<P: Provisioner> ClaimWorker<P> {
             Ok(reads) => reads,
             Err(error) => return self.retry_discard(request, unusable, &Failure::new(error)),
         };
-        if let Some(objection) = reads.objection {
+        // Once more what costs nothing: the reads may have taken long.
+        let known = || self.objection_by_memory(held, &unusable.handle);
+        if let Some(objection) = reads.objection.or_else(known) {
             return self.leave_alone(held, request, unusable, &objection);
         }
         if !is_recent(&*self.deps.clock, reads.began) {
@@ -109,18 +111,13 @@ impl<P: Provisioner> ClaimWorker<P> {
         unusable: &UnusableVolume,
     ) -> Result<LiveReads, ApiError> {
         let began = self.deps.clock.boot();
-        if held.has_had_volume() {
-            let objection = Some("the claim has had a PersistentVolume, perhaps of it".to_owned());
-            return Ok(LiveReads { began, objection });
-        }
-        let handle = &unusable.handle;
-        if self.index.any_unsaved(|unsaved| unsaved.handle == *handle) {
-            let objection = Some("it is being saved for another claim".to_owned());
+        let objection = self.objection_by_memory(held, &unusable.handle);
+        if objection.is_some() {
             return Ok(LiveReads { began, objection });
         }
         let client = &self.deps.client;
         let objection = match objection_by_name(client, held.uid(), request).await? {
-            None => self.objection_among_all(held.uid(), handle).await?,
+            None => self.objection_among_all(held.uid(), &unusable.handle).await?,
             found => found,
         };
         if objection.is_some() || is_recent(&*self.deps.clock, began) {
@@ -130,6 +127,15 @@ impl<P: Provisioner> ClaimWorker<P> {
         let began = self.deps.clock.boot();
         let objection = objection_by_name(client, held.uid(), request).await?;
         Ok(LiveReads { began, objection })
+    }
+
+    /// Looks for an objection in what this process knows.
+    fn objection_by_memory(&self, held: &ClaimGuard, handle: &VolumeHandle) -> Option<String> {
+        if held.has_had_volume() {
+            return Some("the claim has had a PersistentVolume, perhaps of it".to_owned());
+        }
+        let is_unsaved = self.index.any_unsaved(|unsaved| unsaved.handle == *handle);
+        is_unsaved.then(|| "it is being saved for another claim".to_owned())
     }
 
     /// Looks for an objection in all PersistentVolumes, by a list that begins after this is called.
@@ -151,12 +157,19 @@ impl<P: Provisioner> ClaimWorker<P> {
             if let Some(found) = asked.found.remove(uid) {
                 return Ok(found);
             }
-            // If the list before has failed, it has taken this one along.
+            // Whoever listed before may have been dropped with it.
             asked.wanted.insert(Key::clone(uid), handle.clone());
             std::mem::take(&mut asked.wanted)
         };
         let handle_of = |volume: &Volume| self.deps.provisioner.handle(volume);
-        let mut found = objections_among_all(&self.deps.client, &wanted, handle_of).await?;
+        let listed = objections_among_all(&self.deps.client, &wanted, handle_of).await;
+        let mut found = listed.inspect_err(|_| {
+            // The next list is for all who wait.
+            let mut asked = asked.lock();
+            for (uid, handle) in &wanted {
+                asked.wanted.entry(uid.clone()).or_insert_with(|| handle.clone());
+            }
+        })?;
         let others = wanted.into_keys().filter(|other| other != uid);
         let of_others: Vec<_> = others.map(|it| (Key::clone(&it), found.remove(&it))).collect();
         asked.lock().found.extend(of_others);

@@ -78,6 +78,8 @@ struct Inner {
     /// PersistentVolume that this process does not know of (safety rule 6).
     both_listed: bool,
     entries: BTreeMap<Key, Entry>,
+    /// The claims whose volume waits to be saved.
+    unsaved: BTreeSet<Key>,
     /// UIDs by the name of the PersistentVolume that the claim gets.
     by_volume: BTreeMap<Arc<str>, Key>,
     /// Unbound claims of other provisioners, by the [`hash`](crate::kube::informer::hash) of their UIDs: unless
@@ -98,6 +100,7 @@ impl ClaimIndex {
             source_released: Box::new(source_released),
             both_listed: false,
             entries: BTreeMap::new(),
+            unsaved: BTreeSet::new(),
             by_volume: BTreeMap::new(),
             others: BTreeSet::new(),
             latest_texts: LatestTexts::default(),
@@ -166,14 +169,24 @@ impl ClaimIndex {
 
     /// Whether `predicate`, which must not call the index, holds for a volume that waits to be saved.
     pub fn any_unsaved(&self, predicate: impl Fn(&UnsavedVolume) -> bool) -> bool {
-        let inner = self.0.inner.lock();
-        inner.entries.values().filter_map(|entry| entry.known.unsaved()).any(predicate)
+        let Inner { entries, unsaved, .. } = &*self.0.inner.lock();
+        unsaved.iter().filter_map(|uid| entries.get(uid)?.known.unsaved()).any(predicate)
+    }
+
+    /// The claims whose volume waits to be saved, and for which `predicate`, which must not call the index, holds.
+    pub fn unsaved(&self, predicate: impl Fn(&KnownClaim) -> bool) -> Vec<Key> {
+        let Inner { entries, unsaved, .. } = &*self.0.inner.lock();
+        let is_asked_for = |uid: &&Key| entries.get(*uid).is_some_and(|it| predicate(&it.known));
+        unsaved.iter().filter(is_asked_for).cloned().collect()
     }
 
     /// Changes each volume that waits to be saved.
     pub fn update_unsaved(&self, change: impl Fn(&mut UnsavedVolume)) {
-        for entry in self.0.inner.lock().entries.values_mut() {
-            entry.update_unsaved(&change);
+        let Inner { entries, unsaved, .. } = &mut *self.0.inner.lock();
+        for uid in unsaved.iter() {
+            if let Some(entry) = entries.get_mut(uid) {
+                entry.update_unsaved(&change);
+            }
         }
     }
 
@@ -238,13 +251,18 @@ impl Inner {
         self.entries.insert(uid, Entry::new(volume_name, is_new));
     }
 
-    /// Drops what is left of a closed call, calls `source_released` for a claim that no longer needs its
+    /// Notes whether the claim's volume waits to be saved, drops what is left of a closed call, calls `source_released` for a claim that no longer needs its
     /// source, and removes the entry of a claim that is not ours and has nothing open.
     fn tidy(&mut self, uid: &str) {
         let Some(Entry { known, .. }) = self.entries.get_mut(uid) else { return };
         // A recorded call is repeated with the claim as it is now, not with an old request.
         if !known.state.is_open() || known.state == ClaimState::Recorded {
             known.request = None;
+        }
+        if known.unsaved().is_none() {
+            self.unsaved.remove(uid);
+        } else if !self.unsaved.contains(uid) {
+            self.unsaved.insert(uid.into());
         }
         if !known.needs_source() {
             (self.source_released)(uid);
@@ -255,6 +273,7 @@ impl Inner {
     }
 
     fn remove(&mut self, uid: &str) {
+        self.unsaved.remove(uid);
         let name = self.entries.remove(uid).and_then(|entry| entry.known.volume_name);
         // Two claims may share a name if it holds only a part of the UID: the other one keeps it.
         if let Some(name) = name

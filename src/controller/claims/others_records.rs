@@ -8,25 +8,31 @@
 //!   the claim asks for our driver or is bound to a volume of ours, it is reported when the claim is deleted,
 //!   and taken off after the same time-out as a record of our own.
 
+use std::time::Duration;
+
 use serde_json::Value;
 
 use super::{
     super::{model::record::Record, provisioner::Provisioner},
+    call_record::Release,
     index::{ClaimGuard, Entry, KnownClaim, Topic},
     record_status,
     worker::ClaimWorker,
 };
 use crate::{
     kube::{
-        ApiError, Name,
-        objects::{Claim, Node, View as _, Volume},
+        ApiError,
+        objects::{Claim, View as _, Volume},
     },
     metrics::SuspectedLeak,
     workqueue::Action,
 };
 
+/// How often it is looked whether the node of a deleted claim's record is gone.
+const NODE_RECHECK: Duration = Duration::from_secs(5 * 60);
+
 impl<P: Provisioner> ClaimWorker<P> {
-    /// Does what this process must do for the call of another node that `record` is of: that node's process
+    /// Follows the call of another node, of which `record` is: that node's process
     /// may never come back, and its call can be repeated by no other.
     pub(super) async fn follow_elsewhere(
         &self,
@@ -55,7 +61,8 @@ impl<P: Provisioner> ClaimWorker<P> {
                 let report = || self.suspect_timeout(claim, volume);
                 self.release_recorded(held, claim, record, report).await
             }
-            (true, false) => Action::Retry,
+            // All that were deleted together share the next read.
+            (true, false) => Action::RequeueAfter(NODE_RECHECK),
             (false, false) => {
                 let why = format!(
                     "a CreateVolume that was made for the claim on node {node:?} may still run: it is followed to its end there"
@@ -71,12 +78,9 @@ impl<P: Provisioner> ClaimWorker<P> {
         if node.is_empty() {
             return false;
         }
-        let found = match Name::cluster(node) {
-            Ok(name) => self.deps.client.get_opt::<Node>(name).await,
-            Err(error) => Err(error.into()),
-        };
-        match found {
-            Ok(found) => found.is_none(),
+        match self.nodes.get(None, node).await {
+            Ok(_) => false,
+            Err(error) if error.is_not_found() => true,
             Err(error) => {
                 tracing::debug!(%error, node, "cannot tell whether the node is gone");
                 false
@@ -94,11 +98,11 @@ impl<P: Provisioner> ClaimWorker<P> {
         report: impl FnOnce(),
     ) -> Action {
         let remove = |object: &mut Value| record_status::remove_recorded(object, record);
-        let (reports, done) = self.release(held, claim, remove).await;
-        if reports && held.report(Topic::Release) {
+        let Release { is_done, is_ours } = self.release(held, claim, remove).await;
+        if is_ours && held.report(Topic::Release) {
             report();
         }
-        if !done {
+        if !is_done {
             return Action::Retry;
         }
         held.update(Entry::released);

@@ -237,15 +237,12 @@ impl<P: Provisioner> ClaimWorker<P> {
     /// to.
     pub async fn save_before_exit(&self) {
         self.index.update_unsaved(|unsaved| unsaved.setback.refused = false);
-        let all = self.index.uids(|known| known.unsaved().is_some());
-        for uid in all {
-            self.unsaved_queue.add(uid);
-        }
+        self.unsaved_queue.add_all(self.index.unsaved(|_| true));
         let is_left = |known: &KnownClaim| {
             let is_tried = |it: &UnsavedVolume| !(it.setback.refused && known.is_protected());
             known.unsaved().is_some_and(is_tried)
         };
-        while !self.index.uids(is_left).is_empty() {
+        while !self.index.unsaved(is_left).is_empty() {
             self.save_attempted.notified().await;
         }
     }

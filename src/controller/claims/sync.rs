@@ -282,42 +282,48 @@ impl<P: Provisioner> ClaimWorker<P> {
         let poll = self.await_dependencies(held, &request, &outcome);
         self.report(&request, &outcome, poll.is_some());
         tracing::debug!(?next, "the attempt has ended");
-        match (next, outcome) {
-            (Next::Save, _) => {
+        match next {
+            Next::Save => {
                 self.save(held).await;
                 Action::Done
             }
-            (Next::Discard, Outcome::Unusable(unusable)) => {
-                self.discard(held, &request, &unusable).await
-            }
-            (Next::GiveNodeBack, _) => self.give_node_back(held, &request).await,
-            (Next::ClosedByErrors, _) => {
-                let why = format!(
-                    "nobody waits for the claim's volume any more, and the driver refused to make it again after a CreateVolume whose outcome is unknown: should that have made the volume {:?}, it is left at the driver",
-                    request.name()
-                );
-                self.suspect(&request.claim, SuspectedLeak::CLOSED_BY_ERRORS, &why);
-                Action::Done
-            }
-            (Next::Retry, outcome) => match (poll, outcome) {
-                (Some(poll), _) => Action::RetryWithin(poll),
-                (None, Outcome::NotPrepared(NotPrepared::Failed(why))) if why.is_lasting => {
-                    self.retry_lasting(held, &why.to_string())
-                }
-                _ => Action::Retry,
+            Next::Discard => match outcome {
+                Outcome::Unusable(unusable) => self.discard(held, &request, &unusable).await,
+                _ => Action::Done,
             },
-            (Next::Repeat, outcome) => {
-                let timed_out = is_time_out(&outcome);
-                let unit = self.deps.random.unit();
-                Action::RequeueAfter(repeat_delay(
-                    in_a_row,
-                    timed_out,
-                    unit,
-                    self.deps.settings.retry.max,
-                ))
+            Next::GiveNodeBack => self.give_node_back(held, &request).await,
+            Next::ClosedByErrors => self.suspect_closed(&request),
+            Next::Retry => match poll {
+                Some(poll) => Action::RetryWithin(poll),
+                None => self.retry(held, &outcome),
+            },
+            Next::Repeat => {
+                let (unit, max) = (self.deps.random.unit(), self.deps.settings.retry.max);
+                let delay = repeat_delay(in_a_row, is_time_out(&outcome), unit, max);
+                Action::RequeueAfter(delay)
             }
-            (Next::Rest, _) => Action::RequeueAfter(self.deps.settings.retry.max),
-            (Next::Drop | Next::Discard, _) => Action::Done,
+            Next::Rest => Action::RequeueAfter(self.deps.settings.retry.max),
+            Next::Drop => Action::Done,
+        }
+    }
+
+    /// Reports the call that terminal errors have closed, and that nobody waits for.
+    fn suspect_closed(&self, request: &ProvisionRequest) -> Action {
+        let why = format!(
+            "nobody waits for the claim's volume any more, and the driver refused to make it again after a CreateVolume whose outcome is unknown: should that have made the volume {:?}, it is left at the driver",
+            request.name()
+        );
+        self.suspect(&request.claim, SuspectedLeak::CLOSED_BY_ERRORS, &why);
+        Action::Done
+    }
+
+    /// When to try again after an attempt that failed before its call or by a terminal error.
+    fn retry(&self, held: &ClaimGuard, outcome: &Outcome) -> Action {
+        match outcome {
+            Outcome::NotPrepared(NotPrepared::Failed(why)) if why.is_lasting => {
+                self.retry_lasting(held, &why.to_string())
+            }
+            _ => Action::Retry,
         }
     }
 

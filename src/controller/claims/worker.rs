@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::{discard::VolumeLists, index::ClaimIndex};
 use crate::{
     controller::{Deps, Key, dependencies::DependencyIndex},
+    kube::{CoalescedReads, objects::Node},
     workqueue::Queue,
 };
 
@@ -27,6 +28,8 @@ pub struct ClaimWorker<P> {
     pub save_attempted: Notify,
     /// The lists of all PersistentVolumes for volumes that are discarded.
     pub volume_lists: VolumeLists,
+    /// The nodes that records name: a user can write thousands of those.
+    pub nodes: CoalescedReads<Node>,
     /// The objects that claims wait for.
     pub dependencies: DependencyIndex,
     /// Whether it was logged that records cannot be written.

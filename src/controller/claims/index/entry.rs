@@ -47,7 +47,7 @@ pub(super) struct Repeats {
     pub(super) unknown_outcomes: BTreeSet<&'static str>,
 }
 
-/// The texts of the claim that changed last. The next one often fails alike, or waits for the same.
+/// The texts of the claim that changed last, to share them with the next one, which often fails for the same reason.
 #[derive(Debug, Default)]
 pub(super) struct LatestTexts {
     failure: Arc<str>,
@@ -87,19 +87,20 @@ impl Entry {
     /// is no record any more. Returns whether the state changed.
     pub(super) fn follow_record(&mut self) -> bool {
         let known = &mut self.known;
-        let before = known.state.clone();
         if known.open_record().is_none() {
+            let was_followed = known.state == ClaimState::Recorded;
             known.advance(Transition::RecordDropped);
-            if known.state != before {
-                // A record that was followed until now and has become void is reported like any
-                // other.
-                known.is_record_known = false;
-            }
-        } else if !known.is_record_known {
-            known.is_record_known = true;
-            known.required.require();
-            known.advance(Transition::RecordFound);
+            // A record that was followed until now and has become void is reported like any other.
+            known.is_record_known &= !was_followed;
+            return was_followed;
         }
+        if known.is_record_known {
+            return false;
+        }
+        known.is_record_known = true;
+        known.required.require();
+        let before = known.state.clone();
+        known.advance(Transition::RecordFound);
         known.state != before
     }
 

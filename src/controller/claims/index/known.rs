@@ -72,7 +72,7 @@ pub enum Interest {
 pub struct Required {
     /// How often something required them.
     asked: u32,
-    /// How often something had when the latest ones began that are done.
+    /// The value of `asked` when the latest finished reads began.
     done: u32,
 }
 

@@ -31,7 +31,7 @@ impl ClaimIndex {
                 found.push(entry);
             }
         }
-        found.sort_by_key(|entry| entry.urgency());
+        found.sort_by_cached_key(|entry| entry.urgency());
         let more = found.len().saturating_sub(max);
         let listed = found.into_iter().take(max).map(Entry::listed).collect();
         Claims { by_stage, listed, more }
