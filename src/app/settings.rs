@@ -33,7 +33,7 @@ pub fn lane_settings(flags: &Flags) -> LaneSettings {
     }
 }
 
-/// A server may take so long to answer a request for the Lease, if the renew deadline leaves that time.
+/// The least deadline of a request for the Lease, unless the renew deadline leaves less.
 const SLOW_LEASE: Duration = Duration::from_secs(5);
 
 /// The deadline of a request for the Lease: half of the time from when a renewal is due to the renew deadline, so

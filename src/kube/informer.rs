@@ -59,11 +59,11 @@ use crate::{metrics::Metrics, runtime::Random};
 /// Objects in a page of a list: some 4 MB with their `managedFields`.
 const PAGE_SIZE: u32 = 1000;
 
-/// The server ends a watch after so many seconds, which load balancers allow. One that is silent for five
+/// After how many seconds the server ends a watch: load balancers allow that. One that is silent for five
 /// seconds longer is dead.
 const WATCH_SECONDS: u32 = 240;
 
-/// After so many refused watches in a row everything is listed again: a server may refuse a version
+/// How many refused watches in a row make the informer list everything again: a server may refuse a version
 /// that it has forgotten, or does not know yet, with other codes than 410.
 const MAX_REFUSALS: u32 = 5;
 

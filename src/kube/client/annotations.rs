@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::edits::Edit;
+use super::edits::{Edit, metadata_field};
 
 /// The annotation's text; empty if there is none.
 pub fn get<'a>(object: &'a Value, name: &str) -> &'a str {
@@ -12,14 +12,10 @@ pub fn get<'a>(object: &'a Value, name: &str) -> &'a str {
 
 /// Sets the annotation to `text`, unless that is its text.
 pub fn set(object: &mut Value, name: &str, text: &str) -> Edit {
-    let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else {
+    let annotations = metadata_field(object, "annotations", json!({}));
+    let Some(annotations) = annotations.and_then(Value::as_object_mut) else {
         return Edit::Nothing;
     };
-    let annotations = metadata.entry("annotations").or_insert(Value::Null);
-    if annotations.is_null() {
-        *annotations = json!({});
-    }
-    let Some(annotations) = annotations.as_object_mut() else { return Edit::Nothing };
     match annotations.insert(name.to_owned(), text.into()) {
         Some(before) if before == text => Edit::Nothing,
         _ => Edit::Write,

@@ -111,7 +111,7 @@ impl Client {
         // Held until the object is written.
         let (mut object, _held) = self.get_raw_with_permits(&Kind::of::<V>(), name).await?;
         let Some(identity) = Identity::of(&object) else {
-            return Err(unreadable::<V>(name, "it has no UID or version".to_owned()));
+            return Err(unreadable::<V>(name, "it has no UID or resourceVersion".to_owned()));
         };
         if identity.uid != uid {
             return Ok(Edited::Gone);
@@ -132,10 +132,24 @@ impl Client {
     }
 }
 
-/// The UID and the version of an object.
+/// The field `name` of the object's metadata, which becomes `empty` if it is absent or null.
+pub(super) fn metadata_field<'a>(
+    object: &'a mut Value,
+    name: &str,
+    empty: Value,
+) -> Option<&'a mut Value> {
+    let metadata = object.get_mut("metadata")?.as_object_mut()?;
+    let field = metadata.entry(name).or_insert(Value::Null);
+    if field.is_null() {
+        *field = empty;
+    }
+    Some(field)
+}
+
+/// The UID and the `resourceVersion` of an object.
 struct Identity {
     uid: String,
-    version: String,
+    resource_version: String,
 }
 
 impl Identity {
@@ -143,25 +157,27 @@ impl Identity {
         let text = |field| {
             object.pointer(field)?.as_str().filter(|text| !text.is_empty()).map(str::to_owned)
         };
-        Some(Self { uid: text("/metadata/uid")?, version: text("/metadata/resourceVersion")? })
+        let resource_version = text("/metadata/resourceVersion")?;
+        Some(Self { uid: text("/metadata/uid")?, resource_version })
     }
 
-    /// Sets UID and version of `object`: without them the server would accept the write for any
+    /// Sets UID and `resourceVersion` of `object`: without them the server would accept the write for any
     /// object of that name.
     fn pin(self, object: &mut Value) {
         if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.insert("uid".to_owned(), self.uid.into());
-            metadata.insert("resourceVersion".to_owned(), self.version.into());
+            metadata.insert("resourceVersion".to_owned(), self.resource_version.into());
         }
     }
 
-    /// The patch that sets the finalizers of `edited` on the object if it still has this version. It
+    /// The patch that sets the finalizers of `edited` on the object if it still is at this
+    /// `resourceVersion`. It
     /// holds the whole list, because custom resources support no strategic merge patch.
     fn patch_of_finalizers(self, edited: &Value) -> Patch<Value> {
         let finalizers = edited.pointer("/metadata/finalizers").and_then(Value::as_array);
         let finalizers = finalizers.filter(|finalizers| !finalizers.is_empty());
         Patch::Merge(json!({"metadata": {
-            "uid": self.uid, "resourceVersion": self.version, "finalizers": finalizers,
+            "uid": self.uid, "resourceVersion": self.resource_version, "finalizers": finalizers,
         }}))
     }
 }

@@ -2,18 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::edits::Edit;
+use super::edits::{Edit, metadata_field};
 
 /// Appends `finalizer` to the object's finalizers, unless it is there.
 pub fn add(object: &mut Value, finalizer: &str) -> Edit {
-    let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else {
-        return Edit::Nothing;
-    };
-    let finalizers = metadata.entry("finalizers").or_insert(Value::Null);
-    if finalizers.is_null() {
-        *finalizers = json!([]);
-    }
-    match finalizers.as_array_mut() {
+    let finalizers = metadata_field(object, "finalizers", json!([]));
+    match finalizers.and_then(Value::as_array_mut) {
         Some(finalizers) if !finalizers.iter().any(|name| name == finalizer) => {
             finalizers.push(finalizer.into());
             Edit::Write

@@ -332,7 +332,7 @@ impl Shared {
     }
 }
 
-/// How many events may be written at once beside writes of objects, while so many events wait.
+/// How many events may be written at once beside writes of objects, by the number of events that wait.
 fn max_writes_beside_objects(waiting: usize) -> usize {
     let ramp = GIVE_WAY_UP_TO / 4;
     let beyond = waiting.saturating_sub(GIVE_WAY_UP_TO - ramp).min(ramp);

@@ -19,7 +19,7 @@ pub struct Metadata {
     pub namespace: Option<Box<str>>,
     /// The UID. Shared with the queues and the index in which a claim waits.
     pub uid: Option<Arc<str>>,
-    /// The version.
+    /// The `resourceVersion`.
     pub resource_version: Option<Box<str>>,
     /// When it was created.
     pub creation_timestamp: Option<Time>,
