@@ -78,10 +78,12 @@ async fn a_claim_of_another_namespace_keeps_a_source_as_long_as_a_grant_stands()
     let cluster = named_from("other");
     grant(&cluster);
     cluster.simulation.start_with(&[SWEEP, CROSS_NAMESPACE, "--retry-interval-max=1m"]);
+    let asked = || cluster.simulation.api_requests("list", "referencegrants");
+    sleep(Duration::from_secs(10)).await;
+    assert!((3..=4).contains(&asked()), "{} lists in ten seconds", asked());
     sleep(30 * MINUTE).await;
     assert_eq!(standing(&cluster), ["snap", "origin"]);
-    let asked = cluster.simulation.api_requests("list", "referencegrants");
-    assert!(asked < 80, "{asked} lists in half an hour");
+    assert!(asked() < 80, "{} lists in half an hour", asked());
     cluster.simulation.api.delete("ReferenceGrant", "sc", "grant").unwrap();
     sleep(3 * MINUTE).await;
     assert!(standing(&cluster).is_empty());
