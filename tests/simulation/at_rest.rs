@@ -109,7 +109,7 @@ fn free_name(simulation: &Simulation) {
     simulation.api.delete("PersistentVolume", "", &name).unwrap();
 }
 
-const REASONS: [Reason; 14] = [
+const REASONS: [Reason; 15] = [
     Reason {
         what: "its class is missing",
         begins: remove_class,
@@ -241,6 +241,24 @@ const REASONS: [Reason; 14] = [
         passes: |s| sources::make_ready(s, "sc", "snap"),
     },
     Reason {
+        what: "its snapshot has no handle",
+        begins: |s| {
+            sources::install_kinds(s);
+            sources::create_snapshot(s, "snap");
+            let none = json!({"status": {"snapshotHandle": null}});
+            s.api.merge("VolumeSnapshotContent", "", "content-snap", &none).unwrap();
+        },
+        asks: |claim| from_snapshot(claim, None),
+        message: "snapshot handle snap is not available",
+        is_failure: true,
+        is_polled: true,
+        requests: 2,
+        passes: |s| {
+            let handle = json!({"status": {"snapshotHandle": "handle-snap"}});
+            s.api.merge("VolumeSnapshotContent", "", "content-snap", &handle).unwrap();
+        },
+    },
+    Reason {
         what: "no grant lets it use its source",
         begins: |s| {
             sources::install_kinds(s);
@@ -361,6 +379,37 @@ async fn costs_little(reason: &Reason) {
 async fn they_cost_a_look_in_three_quarters_of_an_hour_and_go_on_when_it_passes() {
     for reason in &REASONS {
         costs_little(reason).await;
+    }
+}
+
+// === What is polled ===
+
+/// After how many seconds the reason passes, and within how many the next poll must see that: soon at first, then
+/// every 15 s for ten minutes, and in the end every five minutes.
+const WAITS: [(u64, u64); 4] = [(3, 5), (50, 16), (500, 16), (1000, 301)];
+
+/// Roles have no `watch` for what is polled.
+#[tokio::test(start_paused = true)]
+async fn what_is_polled_is_seen_soon_however_long_it_took() {
+    for reason in REASONS.iter().filter(|reason| reason.is_polled) {
+        for (after, soon) in WAITS {
+            let what = format!("{} for {after} s", reason.what);
+            let simulation = Simulation::new(1);
+            (reason.begins)(&simulation);
+            simulation.start_with(&[GATES]);
+            let mut claim = claim("data");
+            (reason.asks)(&mut claim);
+            let uid = simulation.create(&claim);
+            sleep(Duration::from_secs(after)).await;
+            assert!(count_events(&simulation, reason.message) >= 1, "{what}");
+            (reason.passes)(&simulation);
+            let took = simulation.until_saved(&uid).await;
+            assert!(took <= Duration::from_secs(soon), "{what}: {took:?}");
+            for kind in ["secrets", "volumeattributesclasses", "volumesnapshots", "referencegrants"]
+            {
+                assert_eq!(simulation.api_requests("watch", kind), 0, "{what}: {kind}");
+            }
+        }
     }
 }
 

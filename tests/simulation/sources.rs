@@ -151,49 +151,6 @@ async fn a_clone_is_made_within_a_second_of_its_source_being_made_anew() {
     assert!(made.elapsed() < Duration::from_secs(1), "{:?}", made.elapsed());
 }
 
-/// Something that befalls the cluster.
-type Act = fn(&Simulation);
-
-/// What a snapshot may lack, and what brings it.
-fn ways_to_become_usable() -> [(Act, Act); 3] {
-    [
-        (
-            |s| sources::create_unready_snapshot(s, sources::NAMESPACE, "snap"),
-            |s| sources::make_ready(s, sources::NAMESPACE, "snap"),
-        ),
-        (
-            |s| {
-                sources::create_snapshot(s, "snap");
-                let none = json!({"status": {"snapshotHandle": null}});
-                s.api.merge("VolumeSnapshotContent", "", "content-snap", &none).unwrap();
-            },
-            |s| {
-                let handle = json!({"status": {"snapshotHandle": "handle-snap"}});
-                s.api.merge("VolumeSnapshotContent", "", "content-snap", &handle).unwrap();
-            },
-        ),
-        (|_| (), |s| sources::create_snapshot(s, "snap")),
-    ]
-}
-
-/// Polled, as nothing but `get` is granted in ceph-csi's chart: within 15 s for ten minutes.
-#[tokio::test(start_paused = true)]
-async fn a_restore_goes_on_soon_after_its_snapshot_is_usable() {
-    for (lacking, mend) in ways_to_become_usable() {
-        for (waits, most) in [(3, 5), (50, 16), (500, 16), (1000, 301)] {
-            let simulation = cluster();
-            lacking(&simulation);
-            simulation.start_with(&["--snapshot-orphan-sweep-interval=0"]);
-            let restored = sources::create_restore(&simulation, "restored", "snap");
-            sleep(Duration::from_secs(waits)).await;
-            assert!(simulation.has_event("restored", "ProvisioningFailed"));
-            mend(&simulation);
-            let took = simulation.until_saved(&restored).await;
-            assert!(took <= Duration::from_secs(most), "{took:?} after {waits}");
-        }
-    }
-}
-
 /// Snapshots are read when they are needed: no watch of all of them, and lists by the sweep only.
 #[tokio::test(start_paused = true)]
 async fn snapshots_that_nobody_restores_cost_nothing() {
@@ -358,32 +315,6 @@ async fn a_lost_grant_stops_a_claim_and_loses_no_volume() {
     simulation.until("the claim is gone", |s| claim(s, "restored").is_none()).await;
     assert!(simulation.left_at_driver().is_empty() && simulation.volumes().is_empty());
     assert_eq!(simulation.calls("DeleteVolume"), 1);
-}
-
-/// The right to list grants is all that is asked for: they are looked for gently.
-#[tokio::test(start_paused = true)]
-async fn a_claim_goes_on_soon_after_its_source_is_granted() {
-    for (waits, most) in [(3, 5), (50, 16), (500, 16), (1000, 301)] {
-        let simulation = cluster();
-        let other = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}});
-        simulation.api.create(&other).unwrap();
-        sources::create_snapshot_in(&simulation, "other", "snap");
-        simulation.start_with(&[CROSS_NAMESPACE]);
-        let reference = json!({"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "snap", "namespace": "other"});
-        let uid = sources::create_claim_from(
-            &simulation,
-            "restored",
-            &json!({"dataSourceRef": reference}),
-        );
-        sleep(Duration::from_secs(waits)).await;
-        assert!(simulation.has_event("restored", "ProvisioningFailed"));
-        simulation.api.create(&grant()).unwrap();
-        let took = simulation.until_saved(&uid).await;
-        assert!(took <= Duration::from_secs(most), "{took:?} after {waits}");
-        let asked = simulation.api_requests("list", "referencegrants");
-        assert!(asked < 70, "{asked} lists after {waits}");
-        assert_eq!(simulation.api_requests("watch", "referencegrants"), 0);
-    }
 }
 
 /// A populator's claim gets one event, costs no call, and is checked again when it changes.

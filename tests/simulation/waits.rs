@@ -4,12 +4,12 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use support::simulation::{DRIVER, Simulation, secret, with_secret};
+use support::simulation::{Simulation, secret, with_secret};
 use testkit::apiserver::{
     faults::{Effect, Rule},
     status::Status,
 };
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 const ONE_SECOND: Duration = Duration::from_secs(1);
 
@@ -30,30 +30,6 @@ fn refuse_secrets(simulation: &Simulation, verb: &str) {
 
 mod secrets {
     use super::*;
-
-    /// Polled, as roles for secrets have no `watch`: soon at first, then every 15 s, and in the end every
-    /// five minutes.
-    #[tokio::test(start_paused = true)]
-    async fn a_claim_goes_on_soon_after_its_secret_has_come() {
-        for (waits, most) in [(2, 4), (10, 16), (500, 16), (1000, 301)] {
-            let simulation = secured();
-            simulation.start();
-            let uids = ["one", "two"].map(|name| simulation.create_claim(name));
-            simulation.until_failed("one").await;
-            sleep(Duration::from_secs(waits)).await;
-            simulation.api.create(&secret("s", "k")).unwrap();
-            let start = Instant::now();
-            for uid in &uids {
-                simulation.until("the volume is saved", |s| s.is_saved(uid)).await;
-            }
-            assert!(
-                start.elapsed() <= Duration::from_secs(most),
-                "{:?} after {waits} s",
-                start.elapsed()
-            );
-            assert_eq!(simulation.api_requests("watch", "secrets"), 0);
-        }
-    }
 
     #[tokio::test(start_paused = true)]
     async fn a_right_that_is_granted_later_is_noticed() {
@@ -102,41 +78,6 @@ mod secrets {
         let took = simulation.until("it is gone", |s| s.volumes().is_empty()).await;
         assert!(took <= Duration::from_secs(16), "{took:?}");
         assert_eq!(simulation.requests("DeleteVolume")[0]["secrets"]["key"], "k");
-    }
-}
-
-mod attributes_classes {
-    use super::*;
-
-    fn modifies() -> Simulation {
-        let simulation = Simulation::new(1);
-        let capabilities = ["CREATE_DELETE_VOLUME", "MODIFY_VOLUME"];
-        simulation.script(json!({"controller_capabilities": capabilities}));
-        simulation.start();
-        simulation
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_claim_goes_on_soon_after_its_class_has_come() {
-        let simulation = modifies();
-        let uid = simulation.create_claim_of("data", "gold");
-        sleep(Duration::from_secs(100)).await;
-        simulation.create_attributes_class("gold", DRIVER, &json!({"iops": "1"}));
-        let took = simulation.until_saved(&uid).await;
-        assert!(took <= Duration::from_secs(16), "{took:?}");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn and_once_another_drivers_is_made_anew_as_ours() {
-        let simulation = modifies();
-        simulation.create_attributes_class("gold", "other.example.com", &json!({"iops": "1"}));
-        let uid = simulation.create_claim_of("data", "gold");
-        sleep(Duration::from_secs(100)).await;
-        simulation.api.delete("VolumeAttributesClass", "", "gold").unwrap();
-        sleep(Duration::from_secs(100)).await;
-        simulation.create_attributes_class("gold", DRIVER, &json!({"iops": "1"}));
-        let took = simulation.until_saved(&uid).await;
-        assert!(took <= Duration::from_secs(16), "{took:?}");
     }
 }
 
