@@ -290,12 +290,7 @@ mod costs {
     /// Deletes so many volumes, one released after each `pause`: the requests `get`, `delete` and
     /// `patch` for PersistentVolumes and the DeleteVolume calls.
     async fn of(count: usize, pause: Duration) -> [usize; 4] {
-        of_driver(100, count, pause).await
-    }
-
-    /// The same with a driver that takes so many milliseconds.
-    async fn of_driver(takes: u64, count: usize, pause: Duration) -> [usize; 4] {
-        let simulation = Simulation::scripted(json!({"delete_volume": [{"delay_ms": takes}]}));
+        let simulation = Simulation::scripted(json!({"delete_volume": [{"delay_ms": 100}]}));
         let name = |number: usize| format!("pv-{number}");
         for number in 0..count {
             simulation.api.create(&volume(&name(number), &name(number))).unwrap();

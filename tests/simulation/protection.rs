@@ -10,7 +10,7 @@ use checking_driver::CheckingDriver;
 use serde_json::{Value, json};
 use support::{
     connector::connector,
-    simulation::{DRIVER, Simulation, claim, class, with_secret},
+    simulation::{Simulation, claim, class, with_secret},
     sources,
 };
 use testkit::{
@@ -34,52 +34,17 @@ impl Cluster {
     fn new(seed: u64) -> Self {
         let simulation = Simulation::new(seed);
         sources::install_kinds(&simulation);
-        Self::on(simulation)
-    }
-
-    fn on(simulation: Simulation) -> Self {
         let driver = CheckingDriver::host(&simulation.api);
         let simulation = simulation.with_driver(connector(&driver));
         Self { simulation, driver }
     }
 
-    /// Makes a snapshot that is ready, and its content.
     fn add_snapshot(&self, name: &str) {
-        let api = &self.simulation.api;
-        let content = format!("content-{name}");
-        let kind = |kind: &str| json!({"apiVersion": "snapshot.storage.k8s.io/v1", "kind": kind});
-        let mut snapshot = kind("VolumeSnapshot");
-        snapshot["metadata"] = json!({"name": name, "namespace": "sc"});
-        let uid = api.create(&snapshot).unwrap()["metadata"]["uid"].clone();
-        let status = json!({"boundVolumeSnapshotContentName": content, "readyToUse": true});
-        api.merge("VolumeSnapshot", "sc", name, &json!({"status": status})).unwrap();
-        let mut object = kind("VolumeSnapshotContent");
-        object["metadata"] = json!({"name": content});
-        object["spec"] = json!({"driver": DRIVER, "volumeSnapshotRef": {"namespace": "sc", "name": name, "uid": uid}});
-        let _ = api.delete("VolumeSnapshotContent", "", &content);
-        api.create(&object).unwrap();
-        let status = json!({"status": {"snapshotHandle": name}});
-        api.merge("VolumeSnapshotContent", "", &content, &status).unwrap();
+        sources::create_snapshot(&self.simulation, name);
     }
 
-    /// Makes a claim that is bound to a volume.
     fn add_origin(&self, name: &str) {
-        let api = &self.simulation.api;
-        let mut origin = claim(name);
-        origin["metadata"]["annotations"] = Value::Null;
-        origin["spec"]["volumeName"] = json!(format!("pv-{name}"));
-        let uid = api.create(&origin).unwrap()["metadata"]["uid"].clone();
-        let bound = json!({"status": {"phase": "Bound"}});
-        api.merge("PersistentVolumeClaim", "sc", name, &bound).unwrap();
-        let _ = api.delete("PersistentVolume", "", &format!("pv-{name}"));
-        let volume = json!({
-            "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": format!("pv-{name}")},
-            "spec": {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"},
-                     "persistentVolumeReclaimPolicy": "Retain", "csi": {"driver": DRIVER, "volumeHandle": name},
-                     "claimRef": {"kind": "PersistentVolumeClaim", "namespace": "sc", "name": name, "uid": uid}},
-        });
-        api.create(&volume).unwrap();
-        api.merge("PersistentVolume", "", &format!("pv-{name}"), &bound).unwrap();
+        sources::create_origin(&self.simulation, name);
     }
 
     /// Makes a claim of a source of this kind; gives its UID.

@@ -16,8 +16,8 @@ use tokio::time::sleep;
 
 use super::{CLONE, RESTORE};
 
-/// A scripted driver that checks its sources. A snapshot's handle is its name, and so is that of
-/// the volume of a claim.
+/// A scripted driver that checks its sources. The handle of a snapshot, and of a claim's volume, is
+/// `handle-` and its name.
 pub(crate) struct CheckingDriver {
     scripted: Scripted,
     api: ApiServer,
@@ -49,6 +49,7 @@ impl CheckingDriver {
             Some(Type::Volume(source)) => ("PersistentVolumeClaim", &source.volume_id, CLONE),
             None => return,
         };
+        let name = name.trim_start_matches("handle-");
         let object = self.api.get(kind, "sc", name);
         let wears = |object: &serde_json::Value| {
             let finalizers = object["metadata"]["finalizers"].as_array();
