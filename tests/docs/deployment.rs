@@ -84,33 +84,6 @@ fn its_flags_elect_a_leader_and_serve_the_probes() {
     assert!(flags.http.address().is_some(), "the probes need an endpoint");
 }
 
-/// The arguments that Alibaba's disk plugin gave v1.6.0, with the address filled in.
-const OF_V1: [&str; 10] = [
-    "--provisioner=diskplugin.csi.alibabacloud.com",
-    "--csi-address=/var/lib/kubelet/csi-provisioner/diskplugin.csi.alibabacloud.com/csi.sock",
-    "--feature-gates=Topology=True",
-    "--volume-name-prefix=disk",
-    "--strict-topology=true",
-    "--timeout=150s",
-    "--enable-leader-election=true",
-    "--leader-election-type=leases",
-    "--retry-interval-start=500ms",
-    "--v=5",
-];
-
-#[test]
-fn a_deployment_of_v1_starts_unchanged() {
-    let arguments = ["csi-provisioner"].into_iter().chain(OF_V1).map(Into::into);
-    let parsed = Flags::parse(arguments, |_| None).expect("the flags are valid");
-    let retired = parsed.warnings.iter().filter(|warning| warning.contains("retired"));
-    assert_eq!(retired.count(), 3, "{:?}", parsed.warnings);
-    let flags = parsed.flags;
-    assert!(flags.leader_election().is_some() && flags.gates.topology);
-    assert!(flags.provisioning.strict_topology);
-    assert_eq!(flags.naming.prefix, "disk");
-    assert_eq!((flags.driver.timeout.as_secs(), flags.logging.verbosity), (150, 5));
-}
-
 #[test]
 fn its_probes_ask_what_is_answered() {
     let container = container(&pod());

@@ -390,36 +390,6 @@ async fn a_place_that_the_class_does_not_allow_or_no_node_has_is_not_asked_for()
     .await;
 }
 
-/// A record of the previous version, with the right name on a live claim: its source and its policy are
-/// ignored.
-#[tokio::test(flavor = "multi_thread")]
-async fn source_and_policy_in_a_record_of_the_previous_version_are_ignored() {
-    in_each_mode(async |tenant| {
-        tenant.start(&[]);
-        let origin = tenant.create("origin", &json!({})).await;
-        tenant.until("its source is there", async |it| it.is_bound("origin").await).await;
-        tenant.stop().await;
-        let source = recorded_source(&origin["metadata"]["namespace"]);
-        let record = json!({"source": source, "retain": true});
-        let copy = forged(tenant, "copy", &copy_of("origin"), &record).await;
-        tenant.start(&[]);
-        tenant.until("the claim is served", async |it| it.is_bound("copy").await).await;
-        let own = |request: &Value| request["name"] == volume_name(&copy);
-        let asked: Vec<_> = tenant.requests().into_iter().filter(own).collect();
-        let handle = format!("vol-{}", volume_name(&origin));
-        for request in &asked {
-            let source = &request["volume_content_source"];
-            assert_eq!(source, &json!({"volume": {"volume_id": handle}}));
-        }
-        assert!(!asked.is_empty());
-        for volume in tenant.volumes().await {
-            let policy = &volume["spec"]["persistentVolumeReclaimPolicy"];
-            assert_eq!(policy, "Delete", "{volume}");
-        }
-    })
-    .await;
-}
-
 /// The volume's name in a record of another claim, such as one restored from a backup.
 fn void() -> Value {
     json!({"volume": "pvc-11111111-2222-4333-8444-555555555555"})

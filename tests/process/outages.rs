@@ -203,19 +203,6 @@ async fn calls_that_a_driver_never_answers_hold_up_no_others() {
     cluster.ends_soundly().await;
 }
 
-/// It answers later than the calls' time-out twice, and then in time.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_slow_driver_is_asked_until_it_answers_in_time() {
-    let mut cluster = Cluster::start(&[&LEADER[..], &["--timeout=2s"]].concat()).await;
-    cluster.create("before");
-    cluster.script(json!({"create_volume": [{"delay_ms": 3000, "times": 2}, {"delay_ms": 1500}]}));
-    cluster.create("during");
-    let took = cluster.are_served("claims of a slow driver").await;
-    report("driver slower than --timeout=2s twice, claims served after", took, SOON);
-    assert!(cluster.has_led_throughout(), "{}", cluster.logs());
-    cluster.ends_soundly().await;
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restart_of_the_driver_costs_no_restart_of_the_program() {
     let mut cluster = Cluster::start(&LEADER).await;
