@@ -210,16 +210,19 @@ async fn nothing_starts_after_the_cut() {
     assert_eq!(simulation.api_requests("create", "persistentvolumes"), before);
 }
 
-/// The Lease is lost in mid-call: what happened is reported before the process ends, and nothing is
-/// written any more.
+/// The Lease is lost in mid-call: what happened is reported before the process ends, and what the driver answers
+/// meanwhile is not saved any more.
 #[tokio::test(start_paused = true)]
 async fn the_last_events_get_out_when_the_lease_is_lost() {
-    let simulation = Simulation::scripted(json!({"create_volume": [{"delay_ms": 8000}]}));
-    let process = simulation.start_elected("a");
+    let simulation = Simulation::scripted(json!({"create_volume": [{"delay_ms": 500}]}));
+    let process = simulation
+        .start_elected_with("a", &["--leader-election-retry-period=100ms", "--timeout=2m"]);
     simulation.asked().await;
+    let asked = Instant::now();
     simulation.faults().add(Rule::on("create", "events", Effect::Delay(Duration::from_secs(1))));
     simulation.overwrite_lease_holder("b");
     simulation.until("the process ended", |_| process.outcome().is_some()).await;
+    assert!(asked.elapsed() > Duration::from_millis(600), "{:?}", asked.elapsed());
     assert_eq!(lease_events(&simulation), set(&["a became leader", "a stopped leading"]));
     assert!(matches!(process.outcome(), Some(Err(why)) if why.contains("Stopped leading")));
     sleep(Duration::from_secs(60)).await;
