@@ -284,6 +284,25 @@ async fn a_forbidden_mark_stops_always_and_nothing_else() {
     simulation.served().await;
 }
 
+/// The API server takes no request of its size, and so the claim gets no mark.
+#[tokio::test(start_paused = true)]
+async fn always_a_claim_that_is_too_large_to_be_written_is_reported_and_holds_up_nobody() {
+    let simulation = Simulation::new(1);
+    simulation.start_with(&["--claim-protection=always"]);
+    let mut fat = claim("fat");
+    let condition = json!({"type": "Odd", "status": "True", "message": "\u{1b}".repeat(600_000)});
+    fat["status"] = json!({"conditions": [condition]});
+    simulation.create(&fat);
+    simulation.until_failed("fat").await;
+    let messages = simulation.event_messages("fat", "ProvisioningFailed");
+    let is_said = |text: &String| {
+        text.starts_with("cannot put the finalizer") && text.contains("entity too large")
+    };
+    assert!(messages.iter().all(is_said), "{messages:?}");
+    simulation.served().await;
+    assert_eq!(simulation.calls("CreateVolume"), 1);
+}
+
 /// A protected claim that is deleted, with a driver that never says how its call ended.
 async fn deleted_under_a_dead_driver(flags: &[&str]) -> Simulation {
     let simulation = Simulation::new(1);

@@ -32,6 +32,9 @@ use super::{
 /// The body of an answer: whole, or the stream of a watch.
 pub type Body = UnsyncBoxBody<Bytes, BoxError>;
 
+/// How many bytes the real server takes in JSON. The one that listens takes more, in place of protobuf.
+const MOST_BYTES: usize = 3 << 20;
+
 /// The connection was cut on purpose; nothing was answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the connection was cut")]
@@ -413,12 +416,18 @@ impl tower::Service<Request<kube::client::Body>> for ApiService {
         std::task::Poll::Ready(Ok(()))
     }
 
+    #[allow(clippy::disallowed_methods)] // it outlives its caller
     fn call(&mut self, request: Request<kube::client::Body>) -> Self::Future {
         let Self { server, user } = self.clone();
         Box::pin(async move {
             let (parts, body) = request.into_parts();
             let body = body.collect_bytes().await?;
-            Ok(server.answer(&user, Request::from_parts(parts, body)).await?)
+            if body.len() > MOST_BYTES {
+                return Ok(refuse(&Status::too_large(MOST_BYTES)));
+            }
+            // What has arrived is carried out, although its caller may be killed or give it up meanwhile.
+            let request = Request::from_parts(parts, body);
+            Ok(tokio::spawn(async move { server.answer(&user, request).await }).await??)
         })
     }
 }

@@ -172,6 +172,12 @@ impl Status {
         Self::new(415, "UnsupportedMediaType", message)
     }
 
+    /// 413 for a request whose body has more bytes than this.
+    pub fn too_large(most: usize) -> Self {
+        let message = format!("Request entity too large: limit is {most}");
+        Self::new(413, "RequestEntityTooLarge", message)
+    }
+
     /// 429 as priority and fairness answers.
     pub fn too_many_requests(seconds: u32) -> Self {
         Self::new(429, "TooManyRequests", "too many requests, please try again later")
