@@ -33,6 +33,7 @@ pub mod web;
 
 use std::time::Duration;
 
+use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
 /// What is found as soon as there is something; nothing where that takes longer than `patience`.
@@ -49,6 +50,12 @@ pub async fn until<T>(
         }
         sleep(every).await;
     }
+}
+
+/// An object changed by a JSON merge patch: recursively; null removes a field.
+pub fn merged(mut object: Value, change: &Value) -> Value {
+    json_patch::merge(&mut object, change);
+    object
 }
 
 /// What went wrong, for people.

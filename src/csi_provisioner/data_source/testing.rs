@@ -67,22 +67,3 @@ pub(super) fn dependencies(failure: &Failure) -> Vec<String> {
     };
     failure.dependencies.iter().map(name).collect()
 }
-
-/// `object` merged with `change`, recursively; null removes a field.
-pub(super) fn changed(mut object: Value, change: &Value) -> Value {
-    merge(&mut object, change);
-    object
-}
-
-fn merge(into: &mut Value, change: &Value) {
-    let (Some(fields), Some(changes)) = (into.as_object_mut(), change.as_object()) else {
-        into.clone_from(change);
-        return;
-    };
-    for (key, value) in changes {
-        match value {
-            Value::Null => drop(fields.remove(key)),
-            value => merge(fields.entry(key).or_insert(Value::Null), value),
-        }
-    }
-}

@@ -1,12 +1,13 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use testkit::merged;
 
 use super::*;
 use crate::{
     controller::provisioner::ProvisionRequest,
     csi_provisioner::{
-        data_source::testing::{changed, cluster, dependencies, find, find_for, gated},
+        data_source::testing::{cluster, dependencies, find, find_for, gated},
         testing::{DRIVER, request},
     },
 };
@@ -41,8 +42,8 @@ fn objects(source: Value, volume: Value) -> Vec<(String, Value)> {
 
 /// The source of a claim, with these changes to valid objects.
 async fn found(source: &Value, volume: &Value, claim: &Value) -> Result<Source, Failure> {
-    let objects = objects(changed(self::source(), source), changed(self::volume(), volume));
-    find(&cluster(objects), &changed(spec(), claim)).await
+    let objects = objects(merged(self::source(), source), merged(self::volume(), volume));
+    find(&cluster(objects), &merged(spec(), claim)).await
 }
 
 async fn refusal(source: &Value, volume: &Value, claim: &Value) -> String {
@@ -72,7 +73,7 @@ async fn a_class_that_only_the_old_annotation_names_is_a_class() {
     assert!(found(&by_annotation, &json!({}), &json!({})).await.is_ok(), "the source's");
 
     let mut request = request(
-        &changed(spec(), &json!({"storageClassName": null})),
+        &merged(spec(), &json!({"storageClassName": null})),
         &json!({"provisioner": DRIVER}),
     );
     let claim = Arc::make_mut(&mut request.claim);
@@ -91,13 +92,13 @@ async fn errors_have_external_provisioners_texts_and_order() {
     let large = json!({"spec": {"resources": {"requests": {"storage": "2Gi"}}}});
     let table = [
         (
-            changed(pending, &going),
+            merged(pending, &going),
             nothing(),
             nothing(),
             "the PVC DataSource origin must have a status of Bound.  Got {Pending [] map[] [] map[] map[] <nil> nil}",
         ),
         (
-            changed(going, &classless),
+            merged(going, &classless),
             nothing(),
             nothing(),
             "the PVC DataSource origin is currently being deleted",
@@ -115,7 +116,7 @@ async fn errors_have_external_provisioners_texts_and_order() {
             "the requested PVC (data) storageclass cannot be empty",
         ),
         (
-            changed(large, &json!({"spec": {"volumeName": null}})),
+            merged(large, &json!({"spec": {"volumeName": null}})),
             nothing(),
             nothing(),
             "error, new PVC request must be greater than or equal in size to the specified PVC data source, requested 1073741824 but source is 2147483648",
@@ -210,7 +211,7 @@ async fn a_missing_claim_is_reported_in_external_provisioners_words() {
         [("missing", 1), ("../../other/persistentvolumeclaims/x", 0), ("..", 0), ("a%2f", 0)]
     {
         let server = cluster(vec![]);
-        let spec = changed(spec(), &json!({"dataSource": {"name": name}}));
+        let spec = merged(spec(), &json!({"dataSource": {"name": name}}));
         let reported = find(&server, &spec).await.unwrap_err().to_string();
         assert_eq!(
             reported,
@@ -227,7 +228,7 @@ async fn a_missing_claim_is_reported_in_external_provisioners_words() {
 
 #[tokio::test]
 async fn a_volume_name_from_the_source_reaches_no_other_object() {
-    let odd = changed(source(), &json!({"spec": {"volumeName": "pv/status"}}));
+    let odd = merged(source(), &json!({"spec": {"volumeName": "pv/status"}}));
     let server = cluster(objects(odd, volume()));
     let reported = find(&server, &spec()).await.unwrap_err().to_string();
     assert!(reported.ends_with("claim in dataSource not bound or invalid"), "{reported}");
@@ -249,7 +250,7 @@ async fn a_terminating_source_serves_the_claims_it_is_held_for() {
     ];
     for (finalizer, born, served) in cases {
         let going = json!({"metadata": {"deletionTimestamp": deleted, "finalizers": [finalizer]}});
-        let server = cluster(objects(changed(source(), &going), volume()));
+        let server = cluster(objects(merged(source(), &going), volume()));
         let request = request(&spec(), &json!({}));
         let mut claim = (*request.claim).clone();
         claim.metadata.creation_timestamp = serde_json::from_value(json!(born)).unwrap();

@@ -1,8 +1,9 @@
 use serde_json::{Value, json};
+use testkit::merged;
 
 use super::*;
 use crate::csi_provisioner::{
-    data_source::testing::{changed, cluster, dependencies, find, find_for, gated},
+    data_source::testing::{cluster, dependencies, find, find_for, gated},
     testing::{DRIVER, request},
 };
 
@@ -38,8 +39,8 @@ fn objects(snapshot: Value, content: Value) -> Vec<(String, Value)> {
 
 /// The source of a claim, with these changes to valid objects.
 async fn found(snapshot: &Value, content: &Value, claim: &Value) -> Result<Source, Failure> {
-    let objects = objects(changed(self::snapshot(), snapshot), changed(self::content(), content));
-    find(&cluster(objects), &changed(spec(), claim)).await
+    let objects = objects(merged(self::snapshot(), snapshot), merged(self::content(), content));
+    find(&cluster(objects), &merged(spec(), claim)).await
 }
 
 async fn refusal(snapshot: &Value, content: &Value, claim: &Value) -> String {
@@ -70,8 +71,8 @@ async fn errors_have_external_provisioners_texts_and_order() {
     let not_ready = "snapshot snap is not Ready".to_owned();
     let half = json!({"resources": {"requests": {"storage": "512Mi"}}});
     let table = [
-        (changed(gone.clone(), &unbound), nothing.clone(), nothing.clone(), "snapshot snap is being deleted".to_owned()),
-        (changed(unbound, &unready), nothing.clone(), nothing.clone(), "snapshot snap not bound".into()),
+        (merged(gone.clone(), &unbound), nothing.clone(), nothing.clone(), "snapshot snap is being deleted".to_owned()),
+        (merged(unbound, &unready), nothing.clone(), nothing.clone(), "snapshot snap not bound".into()),
         (json!({"status": null}), nothing.clone(), nothing.clone(), "snapshot snap not bound".into()),
         (nothing.clone(), others(json!({"uid": "later"})), nothing.clone(), bound_elsewhere.into()),
         (nothing.clone(), others(json!({"namespace": "other"})), nothing.clone(), bound_elsewhere.into()),
@@ -170,7 +171,7 @@ async fn a_failure_depends_on_objects_that_may_resolve_it() {
 async fn a_name_from_the_snapshot_reaches_no_other_object() {
     for content in ["../volumesnapshots/snap", "content/status", "", ".."] {
         let change = json!({"status": {"boundVolumeSnapshotContentName": content}});
-        let server = cluster(objects(changed(snapshot(), &change), self::content()));
+        let server = cluster(objects(merged(snapshot(), &change), self::content()));
         let reported = find(&server, &spec()).await.unwrap_err().to_string();
         let expected = format!("error getting snapshotcontent {content} for snapshot snap");
         assert!(reported.ends_with(&expected), "{reported}");
@@ -214,8 +215,8 @@ async fn the_volume_mode_changes_only_with_permission() {
 
 #[tokio::test]
 async fn without_the_flag_the_volume_mode_is_not_checked() {
-    let content = changed(content(), &json!({"spec": {"sourceVolumeMode": "Block"}}));
-    let request = request(&changed(spec(), &json!({"volumeMode": "Filesystem"})), &json!({}));
+    let content = merged(content(), &json!({"spec": {"sourceVolumeMode": "Block"}}));
+    let request = request(&merged(spec(), &json!({"volumeMode": "Filesystem"})), &json!({}));
     let server = cluster(objects(snapshot(), content));
     assert!(find_for(&server, &gated(), &request).await.is_err());
     let mut lenient = gated();
