@@ -211,7 +211,7 @@ mod tests {
     use tokio::time::advance;
 
     use super::*;
-    use crate::kube::objects::{Secret, VolumeSnapshot};
+    use crate::kube::objects::Secret;
 
     fn secret(name: &str) -> Dependency {
         Dependency::object::<Secret>(Some("ns"), name)
@@ -243,23 +243,6 @@ mod tests {
         assert!(index.waiting_for(&node).is_empty() && index.count_by_resource().is_empty());
         let Waiting { claims, namespaces } = &*index.0.lock();
         assert!(claims.is_empty() && namespaces.is_empty());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_young_wait_is_polled_often_and_an_old_one_seldom() {
-        let index = DependencyIndex::default();
-        let item = Key::from("a");
-        assert_eq!(index.poll_within(&item), None);
-        index.wait(&item, "ns", &[Dependency::any::<CsiNode>()]);
-        assert_eq!(index.poll_within(&item), None, "a watch wakes it");
-        index.wait(&item, "ns", &[Dependency::any::<CsiNode>(), secret("s")]);
-        assert_eq!(index.poll_within(&item), Some(YOUNG_POLL));
-        advance(YOUNG).await;
-        index.wait(&item, "ns", &[secret("other")]);
-        assert_eq!(index.poll_within(&item), Some(OLD_POLL), "it has waited all the time");
-        index.forget(&item);
-        index.wait(&item, "ns", &[secret("s")]);
-        assert_eq!(index.poll_within(&item), Some(YOUNG_POLL));
     }
 
     #[tokio::test(start_paused = true)]
@@ -300,13 +283,5 @@ mod tests {
         index.wait(&"own".into(), "ns", &[source()]);
         index.wait(&"others".into(), "elsewhere", &[source()]);
         assert_eq!(index.waiting_for(&source()), claims(&["own"]));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_snapshot_is_polled() {
-        let index = DependencyIndex::default();
-        let snapshot = Dependency::object::<VolumeSnapshot>(Some("ns"), "snap");
-        index.wait(&"pv".into(), "", &[snapshot]);
-        assert_eq!(index.poll_within(&"pv".into()), Some(YOUNG_POLL));
     }
 }

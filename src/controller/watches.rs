@@ -198,24 +198,3 @@ impl<P: Provisioner> Controller<P> {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_not_listed_is_named() {
-        let attachments = FirstList::default();
-        let lists = Lists::new(Some(attachments.clone()), None);
-        for (list, kind) in [
-            (&lists.classes, "StorageClasses"),
-            (&lists.claims, "PersistentVolumeClaims"),
-            (&lists.volumes, "PersistentVolumes"),
-            (&attachments, "VolumeAttachments"),
-        ] {
-            assert_eq!(lists.missing(), Some(kind));
-            list.complete();
-        }
-        assert_eq!(lists.missing(), None);
-    }
-}

@@ -137,25 +137,4 @@ mod tests {
             assert_eq!(due(&volume), Due::Nothing, "it is not deleted");
         }
     }
-
-    #[test]
-    fn patches_contain_the_uid_and_only_our_finalizer() {
-        let held: Volume =
-            serde_json::from_value(json!({"metadata": {"uid": "u", "finalizers": ["other"]}}))
-                .unwrap();
-        let on = json!({"metadata": {
-            "uid": "u", "finalizers": [PROTECTION],
-            "$setElementOrder/finalizers": ["other", PROTECTION],
-        }});
-        assert_eq!(protect(&held), on);
-        let off = unprotect("u");
-        assert_eq!(off["metadata"]["$deleteFromPrimitiveList/finalizers"], json!([PROTECTION]));
-        assert_eq!(off["metadata"].get("finalizers"), None);
-        let volume =
-            serde_json::from_value(json!({"metadata": {"uid": "u", "resourceVersion": "7"}}));
-        let mut if_unchanged = unprotect_if_unchanged(&volume.unwrap());
-        assert_eq!(if_unchanged["metadata"]["resourceVersion"].take(), json!("7"));
-        if_unchanged["metadata"].as_object_mut().unwrap().remove("resourceVersion");
-        assert_eq!(if_unchanged, off);
-    }
 }

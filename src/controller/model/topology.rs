@@ -142,18 +142,6 @@ mod tests {
         zones.iter().map(|zone| [("zone".to_owned(), (*zone).to_owned())].into()).collect()
     }
 
-    fn values<'a>(terms: impl Iterator<Item = &'a Segments>) -> Vec<&'a str> {
-        terms.map(|term| term["zone"].as_str()).collect()
-    }
-
-    #[test]
-    fn the_preferred_terms_are_a_rotation_from_the_first() {
-        let requirement = Requirement::new(zones(&["a", "b", "c"]), 4).unwrap();
-        assert_eq!(values(requirement.requisite()), ["a", "b", "c"]);
-        assert_eq!(values(requirement.preferred()), ["b", "c", "a"]);
-        assert_eq!(Requirement::new(vec![], 3), None);
-    }
-
     fn asked(terms: &[&str], first: usize) -> Option<Requirement> {
         Requirement::new(zones(terms), first)
     }

@@ -48,22 +48,3 @@ impl fmt::Debug for VolumeHandle {
         fmt::Debug::fmt(&self.id, f)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn handles_are_compared_by_their_keys_and_shown_whole() {
-        let after_slash = |id: &str| {
-            VolumeHandle::with_key(id.to_owned(), |id| id.rsplit('/').next().unwrap_or_default())
-        };
-        assert_eq!(after_slash("a/disk"), after_slash("b/disk"));
-        assert_eq!(after_slash("a/disk"), "disk".into());
-        assert_ne!(after_slash("a/disk"), "a/disk".into());
-        assert_eq!(
-            format!("{:?} {}", after_slash("a/disk"), after_slash("a/disk").key()),
-            "\"a/disk\" disk"
-        );
-    }
-}

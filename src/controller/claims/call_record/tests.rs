@@ -45,6 +45,9 @@ fn opened() -> RecordStatus {
     RecordStatus::Open(Record::default())
 }
 
+const MODES: [ClaimProtection; 3] =
+    [ClaimProtection::Auto, ClaimProtection::Always, ClaimProtection::Off];
+
 /// Every mode with every state of a claim.
 #[test]
 fn the_table_of_due_record_writes() {
@@ -68,63 +71,19 @@ fn the_table_of_due_record_writes() {
     ];
     for (open, record_status, demand, overdue, expected) in table {
         let current = record_status == Some(opened());
-        for (mode, expected) in
-            [ClaimProtection::Auto, ClaimProtection::Always, ClaimProtection::Off]
-                .into_iter()
-                .zip(expected)
-        {
-            let got = due(mode, &view(open, record_status.clone(), demand), overdue, current);
-            assert_eq!(
-                got, expected,
-                "{mode:?} open={open} {record_status:?} {demand:?} overdue={overdue}"
-            );
-        }
+        let view = view(open, record_status, demand);
+        let got = MODES.map(|mode| due(mode, &view, overdue, current));
+        assert_eq!(got, expected, "open={open} {:?} {demand:?} {overdue}", view.record_status);
     }
 }
 
 #[test]
 fn a_changed_request_is_recorded_again() {
-    for (mode, expected) in [
-        (ClaimProtection::Auto, Due::Write),
-        (ClaimProtection::Always, Due::Write),
-        (ClaimProtection::Off, Due::Nothing),
-    ] {
-        let view = view(true, Some(opened()), Wanted);
-        assert_eq!(due(mode, &view, false, false), expected, "{mode:?}");
-        let recorded = KnownClaim { request: None, ..view };
-        assert_eq!(
-            due(mode, &recorded, false, false),
-            Due::Nothing,
-            "the call is not repeated yet"
-        );
-    }
-}
-
-#[test]
-fn with_always_the_finalizer_of_a_saved_claim_stays_until_the_claim_is_bound() {
-    for record_status in [RecordStatus::Closed, RecordStatus::Open(Record::default())] {
-        let waiting = view(false, Some(record_status.clone()), Wanted);
-        let served = KnownClaim { state: ClaimState::Done, ..waiting };
-        assert_eq!(due(ClaimProtection::Always, &served, false, false), Due::Nothing);
-        let bound = view(false, Some(record_status), Withdrawn);
-        assert_eq!(due(ClaimProtection::Always, &bound, false, false), Due::Remove);
-    }
-}
-
-#[test]
-fn a_void_record_is_removed_once_nobody_provisions_for_the_claim() {
-    let void = || Some(RecordStatus::Void(Record::default()));
-    let bound = || {
-        let mut claim = Claim::default();
-        claim.spec.volume_name = Some("pv".into());
-        Arc::new(claim)
-    };
-    for mode in [ClaimProtection::Auto, ClaimProtection::Always, ClaimProtection::Off] {
-        let live = KnownClaim { is_record_known: false, ..view(false, void(), Wanted) };
-        assert_eq!(due(mode, &live, false, false), Due::Nothing, "{mode:?}");
-        let over = KnownClaim { claim: bound(), interest: Interest::None, ..live };
-        assert_eq!(due(mode, &over, false, false), Due::Remove, "{mode:?}");
-    }
+    let view = view(true, Some(opened()), Wanted);
+    let due = |view: &KnownClaim| MODES.map(|mode| due(mode, view, false, false));
+    assert_eq!(due(&view), [Due::Write, Due::Write, Due::Nothing]);
+    let recorded = KnownClaim { request: None, ..view };
+    assert_eq!(due(&recorded), [Due::Nothing; 3], "the call is not repeated yet");
 }
 
 #[test]
@@ -150,9 +109,7 @@ fn a_call_with_a_source_is_given_up_even_without_a_record() {
             },
             ..view(open, None, Withdrawn)
         };
-        for mode in [ClaimProtection::Auto, ClaimProtection::Always, ClaimProtection::Off] {
-            let got = due(mode, &view, overdue, false);
-            assert_eq!(got, expected, "{mode:?} {open} {unknown} {overdue}");
-        }
+        let got = MODES.map(|mode| due(mode, &view, overdue, false));
+        assert_eq!(got, [expected; 3], "{open} {unknown} {overdue}");
     }
 }

@@ -4,7 +4,6 @@ mod records;
 mod returns;
 mod sources;
 
-use self::records::with_record;
 use serde_json::{Value, json};
 
 use tokio::time::{Duration, Instant};
@@ -12,7 +11,7 @@ use tokio::time::{Duration, Instant};
 use super::*;
 use crate::{
     controller::{
-        claims::state::{Demand, Transition},
+        claims::state::Demand,
         events::EVENT_LASTS,
         provisioner::{Failure, Next, Outcome, ProvisionRequest},
     },
@@ -166,76 +165,46 @@ fn a_claim_is_of_the_flow_of_the_class_that_is_asked_with() {
     assert_eq!((flow.id, flow.is_repeat), (hash(request("one").class.name()), true));
 }
 
+/// Also one that nobody had annotated when it was listed.
 #[test]
 fn a_listed_claim_is_verified_before_its_first_call() {
-    let index = empty_index();
-    InformerEvent::list(vec![claim("listed")]).for_each(|event| drop(index.on_event(event)));
-    index.on_event(InformerEvent::Apply(claim("early")));
-    index.both_listed();
-    index.on_event(InformerEvent::Apply(claim("new")));
-    assert_eq!(["listed", "early", "new"].map(|uid| must_verify(&index, uid)), [true, true, false]);
-    set_verified(&index, "listed");
-    assert!(!must_verify(&index, "listed"));
-}
-
-#[test]
-fn a_claim_from_before_the_term_is_verified_when_it_becomes_ours() {
-    let index = empty_index();
-    let unassigned =
-        |uid: &str| claim_with(uid, |claim| claim["metadata"]["annotations"] = json!({}));
-    let listed = InformerEvent::list(vec![unassigned("listed"), unassigned("gone")]);
-    listed.for_each(|event| drop(index.on_event(event)));
-    index.on_event(InformerEvent::Apply(unassigned("early")));
-    index.both_listed();
-    index.on_event(InformerEvent::Apply(unassigned("new")));
-    for uid in ["listed", "early", "new"] {
-        index.on_event(InformerEvent::Apply(claim(uid)));
+    let unassigned = |uid: &str| claim_with(uid, |it| it["metadata"]["annotations"] = json!({}));
+    for claim_then in [&claim as &dyn Fn(&str) -> Claim, &unassigned] {
+        let index = empty_index();
+        let listed = InformerEvent::list(vec![claim_then("listed")]);
+        listed.for_each(|event| drop(index.on_event(event)));
+        index.on_event(InformerEvent::Apply(claim_then("early")));
+        index.both_listed();
+        index.on_event(InformerEvent::Apply(claim_then("new")));
+        let all = ["listed", "early", "new"];
+        all.iter().for_each(|uid| drop(index.on_event(InformerEvent::Apply(claim(uid)))));
+        assert_eq!(all.map(|uid| must_verify(&index, uid)), [true, true, false]);
+        set_verified(&index, "listed");
+        assert!(!must_verify(&index, "listed"));
     }
-    assert_eq!(["listed", "early", "new"].map(|uid| must_verify(&index, uid)), [true, true, false]);
-    index.on_event(InformerEvent::Delete(unassigned("gone")));
-    assert!(
-        index.0.inner.lock().others.is_empty(),
-        "claims that are ours or gone are not kept there"
-    );
-}
-
-/// Claims are listed before PersistentVolumes, each of which is compared with them.
-#[test]
-fn a_volume_of_any_name_seen_after_its_claim_was_listed_makes_it_done() {
-    let index = empty_index();
-    index.on_event(InformerEvent::InitApply(claim("served")));
-    index.on_event(InformerEvent::InitApply(claim("free")));
-    let pv = volume("of-any-name", "served");
-    index.on_volume(&pv);
-    assert!(index.on_volumes_listed(&Listed::of(&[pv])).is_empty());
-    let may_call = |uid| index.known(uid).unwrap().state.may_call();
-    assert!(!may_call("served") && may_call("free"));
-}
-
-#[test]
-fn a_name_without_the_whole_uid_is_always_looked_up() {
-    let index = lead(index_of_cut_names());
-    index.on_event(InformerEvent::Apply(claim("0a1b")));
-    assert!(must_verify(&index, "0a1b"));
 }
 
 #[tokio::test]
-async fn a_name_without_the_whole_uid_is_looked_up_before_each_new_call() {
+async fn a_name_without_the_whole_uid_is_always_looked_up() {
     let index = lead(index_of_cut_names());
     index.on_event(InformerEvent::Apply(claim("0a1b")));
     let must_verify = || must_verify(&index, "0a1b");
-    let attempt = |outcome: &Outcome| {
-        set_verified(&index, "0a1b");
-        assert!(index.start_call("0a1b", &request("0a1b")));
-        index.on_outcome("0a1b", outcome);
-    };
+    assert!(must_verify());
     set_verified(&index, "0a1b");
     index.on_outcome("0a1b", &Outcome::NotPrepared(Failure::new("no secret").into()));
     assert!(must_verify(), "another claim may have got it since");
-    attempt(&Outcome::Refused(Failure::new("no"), Next::Retry));
-    assert!(must_verify());
-    attempt(&background());
-    assert!(!must_verify(), "its volume is what that call makes");
+    for (outcome, expected) in
+        [(Outcome::Refused(Failure::new("no"), Next::Retry), true), (background(), false)]
+    {
+        set_verified(&index, "0a1b");
+        assert!(index.start_call("0a1b", &request("0a1b")));
+        index.on_outcome("0a1b", &outcome);
+        assert_eq!(
+            must_verify(),
+            expected,
+            "after an unknown outcome its volume is what that call makes"
+        );
+    }
 }
 
 #[tokio::test]
@@ -256,6 +225,7 @@ async fn an_open_call_is_followed_whatever_becomes_of_the_claim() {
         InformerEvent::Delete(claim("u")),
         InformerEvent::Apply(bound("u")),
         InformerEvent::Apply(claim_with("u", |claim| claim["metadata"]["annotations"] = json!({}))),
+        InformerEvent::InitDone(Listed::default()),
     ] {
         let index = with_claim();
         assert!(index.start_call("u", &request("u")));
@@ -274,17 +244,6 @@ async fn an_open_call_is_followed_whatever_becomes_of_the_claim() {
     }
 }
 
-#[tokio::test]
-async fn a_claim_missing_from_a_relist_is_removed_or_followed() {
-    let index = with_claim();
-    index.on_event(InformerEvent::Apply(claim("open")));
-    index.start_call("open", &request("open"));
-    index.on_outcome("open", &background());
-    let gone = index.on_event(InformerEvent::InitDone(Listed::default()));
-    assert_eq!(gone, ["open"].map(Key::from));
-    assert_eq!(index.uids(|_| true), ["open"].map(Key::from));
-}
-
 #[test]
 fn an_unreadable_claim_is_not_removed() {
     let index = with_claim();
@@ -296,16 +255,6 @@ fn an_unreadable_claim_is_not_removed() {
     let listed = Listed::of(&[claim("u")]);
     assert!(index.on_event(InformerEvent::InitDone(listed)).is_empty());
     assert_eq!(index.uids(|_| true), ["u"].map(Key::from));
-}
-
-#[tokio::test]
-async fn a_call_starts_once() {
-    let index = with_claim();
-    assert!(index.start_call("u", &request("u")));
-    assert!(!index.start_call("u", &request("u")), "while one is in flight");
-    index.on_outcome("u", &Outcome::Refused(Failure::new("no"), Next::Retry));
-    assert!(index.start_call("u", &request("u")), "after a failure");
-    assert!(!index.start_call("unknown", &request("unknown")));
 }
 
 #[tokio::test]
@@ -327,76 +276,21 @@ fn a_volume_of_any_name_for_the_claim_makes_it_done() {
     assert!(!index.known("u").unwrap().state.may_call());
 }
 
-#[test]
-fn another_claims_volume_under_the_claims_name_requires_verification() {
-    let index = with_claim();
-    index.on_volume(&volume("pvc-u", "stranger"));
-    let snapshot = index.known("u").unwrap();
-    assert!(snapshot.state.may_call() && snapshot.must_verify());
-}
-
-#[test]
-fn a_claim_whose_volume_is_gone_is_verified_before_it_gets_another() {
-    let index = with_claim();
-    index.on_volume(&volume("pvc-u", "u"));
-    assert_eq!(index.on_volume_deleted(&volume("pvc-u", "u")), None, "it is not queued");
-    let snapshot = index.known("u").unwrap();
-    assert!(snapshot.state.may_call() && snapshot.must_verify());
-    assert_eq!(
-        index.on_volume_deleted(&volume("pvc-u", "stranger")),
-        Some("u".into()),
-        "the name is free again"
-    );
-    assert_eq!(index.on_volume_deleted(&volume("other", "other")), None);
-}
-
-#[tokio::test]
-async fn after_a_worker_panic_the_call_is_open() {
-    let index = with_claim();
-    index.start_call("u", &request("u"));
-    index.update("u", |it| it.advance(Transition::Interrupted));
-    index.on_event(InformerEvent::Delete(claim("u")));
-    assert!(
-        index
-            .known("u")
-            .is_some_and(|snapshot| snapshot.state.may_call() && snapshot.request.is_some())
-    );
-}
-
 #[tokio::test(start_paused = true)]
-async fn the_same_obstacle_is_reported_once_while_its_event_lasts() {
-    let index = with_claim();
-    let is_due = |what: &str| index.report("u", Topic::Blocked(what, Duration::ZERO));
-    assert!(is_due("class missing"));
-    tokio::time::advance(EVENT_LASTS / 2).await;
-    assert!(!is_due("class missing"));
-    tokio::time::advance(EVENT_LASTS / 2).await;
-    assert!(is_due("class missing"), "events do not last for ever");
-    assert!(is_due("class foreign"));
-    assert!(!index.report("gone", Topic::Blocked("anything", Duration::ZERO)));
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_obstacle_that_may_pass_is_reported_after_a_while() {
+async fn an_obstacle_is_reported_after_a_while_and_once_while_its_event_lasts() {
     let index = with_claim();
     let is_due = |what: &str| index.report("u", Topic::Blocked(what, Duration::from_secs(5)));
+    let later = |wait: Duration| tokio::time::advance(wait);
     assert!(!is_due("class missing"));
-    tokio::time::sleep(Duration::from_secs(4)).await;
-    assert!(!is_due("class missing"));
+    later(Duration::from_secs(4)).await;
     assert!(!is_due("class foreign"), "something else, from now on");
-    tokio::time::sleep(Duration::from_secs(5)).await;
+    later(Duration::from_secs(5)).await;
     assert!(is_due("class foreign"));
+    later(EVENT_LASTS / 2).await;
     assert!(!is_due("class foreign"));
-}
-
-#[test]
-fn claims_are_found_by_their_class() {
-    let index = with_claim();
-    let of_class = |class| {
-        index.uids(|known| crate::controller::ownership::class_of_claim(&known.claim) == class)
-    };
-    assert_eq!(of_class("fast"), ["u"].map(Key::from));
-    assert!(of_class("slow").is_empty());
+    later(EVENT_LASTS / 2).await;
+    assert!(is_due("class foreign"), "events do not last for ever");
+    assert!(!index.report("gone", Topic::Blocked("anything", Duration::ZERO)));
 }
 
 #[test]
@@ -406,27 +300,6 @@ fn two_claims_that_share_a_name_do_not_take_it_from_each_other() {
     index.on_event(InformerEvent::Apply(claim("second")));
     index.on_event(InformerEvent::Delete(claim("first")));
     assert_eq!(index.on_volume_deleted(&volume("pvc-", "stranger")), Some("second".into()));
-}
-
-#[tokio::test]
-async fn a_volume_for_a_withdrawn_open_call_removes_the_claim_from_the_index() {
-    let index = with_claim();
-    index.start_call("u", &request("u"));
-    index.on_outcome("u", &background());
-    index.on_event(InformerEvent::Delete(claim("u")));
-    index.on_volume(&provisioned_pv("pvc-u", "u"));
-    assert!(index.is_empty(), "nothing is left open");
-}
-
-#[tokio::test]
-async fn a_second_volume_of_a_claim_is_made_with_a_new_request() {
-    let index = with_claim();
-    index.start_call("u", &request("u"));
-    index.on_outcome("u", &background());
-    index.on_volume(&volume("pvc-u", "u"));
-    index.on_volume_deleted(&volume("pvc-u", "u"));
-    let snapshot = index.known("u").unwrap();
-    assert!(snapshot.state.may_call() && snapshot.request.is_none(), "the open call was closed");
 }
 
 #[tokio::test]
@@ -446,36 +319,19 @@ async fn no_call_starts_before_verification_or_for_a_deleted_claim() {
     assert!(!index.start_call("u", &request("u")), "deleted since the plan was made");
 }
 
-#[test]
-fn a_claim_whose_volume_is_missing_from_a_list_may_get_another() {
-    let index = with_claim();
-    index.on_volume(&volume("pvc-u", "u"));
-    index.on_volumes_listed(&Listed::of(&[volume("pvc-u", "u")]));
-    assert!(!index.known("u").unwrap().state.may_call(), "it is there");
-    index.on_volumes_listed(&Listed::default());
-    let snapshot = index.known("u").unwrap();
-    assert!(snapshot.state.may_call() && snapshot.must_verify());
-}
-
 /// Another's PersistentVolume under the name may be gone, and its deletion missed.
 #[test]
-fn a_claim_whose_name_was_taken_is_queued_by_the_next_list() {
+fn a_claim_whose_name_was_taken_is_queued_once_the_name_is_free() {
     let index = with_claim();
     index.on_volume(&volume("pvc-u", "stranger"));
     assert!(index.on_volumes_listed(&Listed::default()).is_empty(), "no live read found it");
     index.update("u", Entry::await_pv_gone);
     assert_eq!(index.on_volumes_listed(&Listed::default()), ["u"].map(Key::from));
     assert!(index.on_volumes_listed(&Listed::default()).is_empty(), "once");
-}
-
-/// Once the name is free, nothing is awaited any more: the claim's own PersistentVolume may be deleted like any.
-#[test]
-fn a_claim_whose_name_was_freed_waits_for_no_deletion() {
-    let index = with_claim();
     index.update("u", Entry::await_pv_gone);
     assert_eq!(index.on_volume_deleted(&volume("pvc-u", "stranger")), Some(Key::from("u")));
     index.on_volume(&volume("pvc-u", "u"));
-    assert_eq!(index.on_volume_deleted(&volume("pvc-u", "u")), None);
+    assert_eq!(index.on_volume_deleted(&volume("pvc-u", "u")), None, "its own may go like any");
 }
 
 /// The list is older than the PersistentVolume: it looks deleted, but only until it is read or seen.
@@ -525,47 +381,31 @@ fn the_deletion_of_another_claims_volume_does_not_affect_a_claim_with_a_volume()
     assert!(!index.known("u").unwrap().state.may_call());
 }
 
-fn counted(by_state: &[(&'static str, usize)]) -> Census {
-    let mut census = Census::default();
-    census.by_state.extend(by_state.iter().copied());
-    census
-}
-
 #[tokio::test(start_paused = true)]
-async fn the_census_counts_claims_by_state_and_finds_the_oldest() {
-    let index = with_claim();
-    tokio::time::advance(Duration::from_secs(30)).await;
-    for uid in ["v", "w"] {
-        index.on_event(InformerEvent::Apply(claim(uid)));
-    }
-    assert!(index.start_call("v", &request("v")));
-    let expected =
-        Census { oldest: Duration::from_secs(30), ..counted(&[("waiting", 2), ("in_flight", 1)]) };
-    assert_eq!(index.census(), expected);
-    assert_eq!(index.known("u").unwrap().age(), Duration::from_secs(30));
-    assert!(index.known("nobody").is_none());
-
-    index.on_outcome("v", &background());
-    // Another event does not reset the age.
-    index.on_event(InformerEvent::Apply(claim("u")));
-    index.on_event(InformerEvent::Apply(bound("u")));
-    assert_eq!(index.census(), counted(&[("waiting", 1), ("background", 1)]));
-    index.on_volume(&volume("pvc-v", "v"));
-    assert_eq!(index.census(), counted(&[("waiting", 1)]), "done is out of work");
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_census_counts_claims_that_wait_too_long_by_class() {
+async fn the_census_counts_claims_by_state_and_those_that_wait_too_long_by_class() {
+    let counted = |by_state: &[(&'static str, usize)]| {
+        let mut census = Census::default();
+        census.by_state.extend(by_state.iter().copied());
+        census
+    };
     let index = with_claim();
     tokio::time::advance(Census::OVERDUE_AFTER).await;
-    assert!(index.census().overdue.is_empty());
-    tokio::time::advance(Duration::from_secs(1)).await;
     index.on_event(InformerEvent::Apply(claim("v")));
-    let class = claim("u").spec.storage_class_name.unwrap_or_default();
-    assert_eq!(index.census().overdue, [(class.into(), 1)].into());
+    assert!(index.start_call("v", &request("v")));
+    let oldest = Census::OVERDUE_AFTER;
+    let both = counted(&[("waiting", 1), ("in_flight", 1)]);
+    assert_eq!(index.census(), Census { oldest, ..both });
+    tokio::time::advance(Duration::from_secs(1)).await;
+    // Another event does not reset the age.
+    index.on_event(InformerEvent::Apply(claim("u")));
+    assert_eq!(index.census().overdue, [("fast".into(), 1)].into());
 
+    index.on_outcome("v", &background());
     index.on_event(InformerEvent::Apply(bound("u")));
-    assert!(index.census().overdue.is_empty(), "it has its volume");
+    let oldest = Duration::from_secs(1);
+    assert_eq!(index.census(), Census { oldest, ..counted(&[("background", 1)]) });
+    index.on_volume(&volume("pvc-v", "v"));
+    assert_eq!(index.census(), counted(&[]), "done is out of work");
 }
 
 #[tokio::test]

@@ -25,18 +25,24 @@ fn background() -> ClaimState {
     ClaimState::Background(OpenCall::default())
 }
 
-/// Every outcome, with and without an open call before it, wanted and withdrawn.
 #[tokio::test(start_paused = true)]
 async fn the_table_of_outcomes_and_next_states() {
     let now = Instant::now();
     let waiting = || ClaimState::Waiting;
-    let finished = || Outcome::Refused(failure(), Next::Retry);
+    let refused = |next| Outcome::Refused(failure(), next);
+    let finished = || refused(Next::Retry);
+    let inconclusive = || Outcome::Refused(failure().inconclusive(), Next::Retry);
     let once = |demand| errors(demand, 1, now);
     let unsent = || Outcome::Unsent(failure());
+    let unknown = || Outcome::Background(failure());
+    let made = || Outcome::Provisioned(Box::new(provisioned("h")));
+    let full = || refused(Next::GiveNodeBack);
     let table = [
-        (FRESH, Outcome::Background(failure()), Wanted, background(), Next::Repeat),
-        (FRESH, Outcome::Background(failure()), Withdrawn, background(), Next::Repeat),
-        (OPEN, Outcome::Background(failure()), Withdrawn, background(), Next::Repeat),
+        (FRESH, made(), Wanted, saving("h"), Next::Save),
+        (FRESH, made(), Withdrawn, saving("h"), Next::Save),
+        (FRESH, unknown(), Wanted, background(), Next::Repeat),
+        (FRESH, unknown(), Withdrawn, background(), Next::Repeat),
+        (OPEN, unknown(), Withdrawn, background(), Next::Repeat),
         (FRESH, finished(), Wanted, waiting(), Next::Retry),
         (FRESH, finished(), Withdrawn, waiting(), Next::Drop),
         (FRESH, unsent(), Wanted, waiting(), Next::Repeat),
@@ -45,25 +51,13 @@ async fn the_table_of_outcomes_and_next_states() {
         (OPEN, unsent(), Withdrawn, background(), Next::Repeat),
         (OPEN, finished(), Wanted, once(Wanted), Next::Retry),
         (OPEN, finished(), Withdrawn, once(Withdrawn), Next::Retry),
-        (
-            OPEN,
-            Outcome::Refused(failure().inconclusive(), Next::Retry),
-            Withdrawn,
-            background(),
-            Next::Retry,
-        ),
-        (FRESH, Outcome::Refused(failure(), Next::Rest), Wanted, waiting(), Next::Rest),
-        (OPEN, Outcome::Refused(failure(), Next::Rest), Wanted, once(Wanted), Next::Rest),
-        (OPEN, Outcome::Refused(failure(), Next::Rest), Withdrawn, once(Withdrawn), Next::Retry),
-        (
-            FRESH,
-            Outcome::Refused(failure(), Next::GiveNodeBack),
-            Wanted,
-            waiting(),
-            Next::GiveNodeBack,
-        ),
-        (FRESH, Outcome::Refused(failure(), Next::GiveNodeBack), Withdrawn, waiting(), Next::Drop),
-        (OPEN, Outcome::Refused(failure(), Next::GiveNodeBack), Wanted, once(Wanted), Next::Retry),
+        (OPEN, inconclusive(), Withdrawn, background(), Next::Retry),
+        (FRESH, refused(Next::Rest), Wanted, waiting(), Next::Rest),
+        (OPEN, refused(Next::Rest), Wanted, once(Wanted), Next::Rest),
+        (OPEN, refused(Next::Rest), Withdrawn, once(Withdrawn), Next::Retry),
+        (FRESH, full(), Wanted, waiting(), Next::GiveNodeBack),
+        (FRESH, full(), Withdrawn, waiting(), Next::Drop),
+        (OPEN, full(), Wanted, once(Wanted), Next::Retry),
     ];
     for (earlier, outcome, demand, state, next) in table {
         let got = ClaimState::InFlight { earlier, has_pv: false }.after(&outcome, demand, now);
@@ -98,21 +92,8 @@ fn an_attempt_that_fails_before_its_call_is_repeated_while_it_is_needed() {
     for (state, why, demand, next) in table {
         let what = format!("{state:?} {why:?} {demand:?}");
         let same = state.clone();
-        assert_eq!(
-            state.after(&Outcome::NotPrepared(why), demand, Instant::now()),
-            (same, next),
-            "{what}"
-        );
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_volume_is_saved_even_if_its_claim_is_withdrawn() {
-    for demand in [Wanted, Withdrawn] {
-        let provisioned = Outcome::Provisioned(Box::new(provisioned("h")));
-        let (state, next) =
-            ClaimState::Waiting.on(CallStarted).after(&provisioned, demand, Instant::now());
-        assert_eq!((state, next), (saving("h"), Next::Save));
+        let ended = state.after(&Outcome::NotPrepared(why), demand, Instant::now());
+        assert_eq!(ended, (same, next), "{what}");
     }
 }
 
@@ -133,61 +114,32 @@ fn unusable() -> ClaimState {
 async fn an_unusable_volume_is_removed_before_anything_else() {
     for (demand, has_pv) in [(Wanted, false), (Withdrawn, false), (Wanted, true)] {
         let in_flight = ClaimState::InFlight { earlier: OPEN, has_pv };
-        let (state, next) = in_flight.after(
-            &Outcome::Unusable(Box::new(unusable_volume())),
-            demand,
-            Instant::now(),
-        );
+        let outcome = Outcome::Unusable(Box::new(unusable_volume()));
+        let (state, next) = in_flight.after(&outcome, demand, Instant::now());
         assert_eq!((&state, next), (&unusable(), Next::Discard));
         assert!(state.is_open() && !state.may_call());
-        // Only its removal or a suspected leak changes the state.
-        for other in [
-            state.clone().on(CallStarted),
-            state.clone().on(PvFound("h")),
-            state.clone().on(PvDeleted),
-            state.clone().on(Interrupted),
-            state.clone().on(Saved),
-        ] {
-            assert_eq!(other, state);
-        }
-        assert_eq!(state.clone().on(Discarded), ClaimState::Waiting);
-        let suspect = state.on(LeakSuspected);
-        assert!(
-            !suspect.is_open() && !suspect.may_call() && suspect.clone().on(PvDeleted) == suspect
-        );
     }
-}
-
-#[test]
-fn only_an_unusable_volume_is_discarded_or_suspected() {
-    assert_eq!(saving("h").on(PvRefused(Box::new(unusable_volume()))), unusable());
-    for state in [ClaimState::Waiting, background(), ClaimState::Done] {
-        assert_eq!(state.clone().on(PvRefused(Box::new(unusable_volume()))), state);
+    for other in [CallStarted, PvFound("h"), PvDeleted, Interrupted, Saved, RecordFound, GivenUp] {
+        assert_eq!(unusable().on(other), unusable());
     }
-    for state in [ClaimState::Waiting, background(), saving("h"), ClaimState::Done] {
-        assert_eq!(state.clone().on(Discarded), state);
-        assert_eq!(state.clone().on(LeakSuspected), state);
-    }
+    assert_eq!(unusable().on(Discarded), ClaimState::Waiting);
+    assert_eq!(unusable().on(LeakSuspected), ClaimState::SuspectedLeak);
+    assert!(!ClaimState::SuspectedLeak.is_open() && !ClaimState::SuspectedLeak.may_call());
 }
 
 #[tokio::test(start_paused = true)]
 async fn three_final_answers_over_two_minutes_close_the_call_of_a_withdrawn_claim() {
+    let start = Instant::now();
     let mut state = background();
-    let mut step = |after: u64| {
-        let now = Instant::now() + Duration::from_secs(after);
-        let (next_state, next) = std::mem::take(&mut state).on(CallStarted).after(
-            &Outcome::Refused(failure(), Next::Retry),
-            Withdrawn,
-            now,
-        );
-        state = next_state;
-        (state.clone(), next)
-    };
-    for after in [0, 10, 20, 119] {
-        let (state, next) = step(after);
-        assert!(state.is_open() && next == Next::Retry, "after {after} s: {state:?}");
+    for after in [0, 10, 20, 119, 120] {
+        let refused = Outcome::Refused(failure(), Next::Retry);
+        let now = start + Duration::from_secs(after);
+        let (then, next) = state.on(CallStarted).after(&refused, Withdrawn, now);
+        let expected = if after == 120 { Next::ClosedByErrors } else { Next::Retry };
+        assert_eq!((next, then.is_open()), (expected, after != 120), "after {after} s");
+        state = then;
     }
-    assert_eq!(step(120), (ClaimState::Waiting, Next::ClosedByErrors));
+    assert_eq!(state, ClaimState::Waiting);
 }
 
 fn accepts_changes() -> ClaimState {
@@ -248,47 +200,81 @@ async fn an_unknown_outcome_resets_the_count_of_final_answers() {
     assert_eq!(state, background());
 }
 
-#[test]
-fn other_transitions_change_only_the_states_they_concern() {
-    let in_flight = ClaimState::Waiting.on(CallStarted);
-    assert_eq!(in_flight.clone().on(CallStarted), in_flight);
-    assert_eq!(in_flight.clone().on(PvFound("h")).on(PvDeleted), in_flight);
-    assert_eq!(in_flight.on(Interrupted), background());
-    assert_eq!(background().on(PvFound("h")), ClaimState::Done);
-    assert_eq!(ClaimState::Done.on(PvDeleted), ClaimState::Waiting);
-    assert_eq!(background().on(PvDeleted), background());
-    assert_eq!(ClaimState::Done.on(CallStarted), ClaimState::Done);
-    assert!(
-        !ClaimState::Done.may_call() && background().may_call() && ClaimState::Waiting.may_call()
-    );
+#[tokio::test(start_paused = true)]
+async fn transitions_change_only_the_states_they_concern() {
+    use ClaimState::{Done, Recorded, SuspectedLeak, Waiting};
+    let in_flight = || Waiting.on(CallStarted);
+    let seen = || saving("h").on(PvFound("h"));
+    let counted = || errors(Withdrawn, 2, Instant::now());
+    let refused = || PvRefused(Box::new(unusable_volume()));
+    let changes = [
+        (in_flight(), Interrupted, background()),
+        (in_flight().on(PvFound("h")), PvDeleted, in_flight()),
+        (in_flight().on(PvFound("h")), Interrupted, Done),
+        (in_flight(), RecordFound, background().on(CallStarted)),
+        (background(), PvFound("h"), Done),
+        (background(), FoundBound, Done),
+        (background(), GivenUp, SuspectedLeak),
+        // Any node may be asked anew.
+        (background(), NodeGivenBack, Waiting),
+        (Done, PvDeleted, Waiting),
+        (Waiting, FoundBound, Done),
+        (Waiting, RecordFound, Recorded),
+        (Recorded, RecordDropped, Waiting),
+        (Recorded, GivenUp, SuspectedLeak),
+        (saving("h"), Saved, Done),
+        (seen(), Saved, Done),
+        // A late answer to the POST.
+        (seen().on(PvDeleted), Saved, Waiting),
+        (saving("h"), PvGone("h"), pv_gone()),
+        (saving("h"), refused(), unusable()),
+        (pv_gone(), PvFound("h"), Done),
+        (pv_gone(), LeakSuspected, SuspectedLeak),
+        (pv_gone(), GivenUp, SuspectedLeak),
+    ];
+    for (state, transition, expected) in changes {
+        let what = format!("{state:?} {transition:?}");
+        assert_eq!(state.on(transition), expected, "{what}");
+    }
+    let none: [(ClaimState, Vec<Transition<'_>>); 9] = [
+        (in_flight(), vec![CallStarted]),
+        (background(), vec![PvDeleted, RecordDropped, refused(), Discarded, LeakSuspected]),
+        (counted(), vec![RecordFound]),
+        (Waiting, vec![GivenUp, refused(), Discarded, LeakSuspected]),
+        (SuspectedLeak, vec![PvDeleted, RecordFound, GivenUp]),
+        (Done, vec![CallStarted, PvGone("h"), RecordFound, GivenUp, Discarded, LeakSuspected]),
+        (Done, vec![refused()]),
+        (
+            saving("h"),
+            vec![PvFound("other"), Interrupted, RecordFound, GivenUp, Discarded, LeakSuspected],
+        ),
+        // Which may be bound to another volume.
+        (pv_gone(), vec![FoundBound, PvDeleted, RecordFound, Interrupted]),
+    ];
+    for (state, transitions) in none {
+        for transition in transitions {
+            let what = format!("{state:?} {transition:?}");
+            assert_eq!(state.clone().on(transition), state, "{what}");
+        }
+    }
+    for (state, may_call) in [(Done, false), (background(), true), (Waiting, true)] {
+        assert_eq!(state.may_call(), may_call, "{state:?}");
+    }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_record_opens_a_waiting_claim_and_giving_up_ends_an_unknown_call() {
-    let others = || [saving("h"), unusable(), ClaimState::SuspectedLeak, ClaimState::Done];
-    let recorded = || ClaimState::Waiting.on(RecordFound);
-    assert_eq!(recorded(), ClaimState::Recorded);
-    assert!(recorded().is_open() && recorded().may_call());
-    assert_eq!(recorded().on(RecordDropped), ClaimState::Waiting, "the record is gone");
-    assert_eq!(ClaimState::Waiting.on(CallStarted).on(RecordFound), background().on(CallStarted));
-    assert_eq!(background().on(RecordDropped), background(), "this process has made the call");
-    let ended = |outcome| recorded().on(CallStarted).after(&outcome, Wanted, Instant::now()).0;
-    assert_eq!(ended(Outcome::Unsent(failure())), recorded(), "nothing was sent");
+/// This process has made the call once something was sent.
+#[test]
+fn a_repeat_of_a_recorded_call_is_open_here() {
+    assert!(ClaimState::Recorded.is_open() && ClaimState::Recorded.may_call());
     let inconclusive = Outcome::Refused(failure().inconclusive(), Next::Retry);
-    for outcome in [Outcome::Background(failure()), inconclusive] {
-        assert_eq!(ended(outcome), background(), "this process has made the call now");
+    for (outcome, expected) in [
+        (Outcome::Unsent(failure()), ClaimState::Recorded),
+        (Outcome::Background(failure()), background()),
+        (inconclusive, background()),
+    ] {
+        let in_flight = ClaimState::Recorded.on(CallStarted);
+        assert_eq!(in_flight.after(&outcome, Wanted, Instant::now()).0, expected);
     }
-    for state in [recorded(), background()] {
-        assert_eq!(state.on(GivenUp), ClaimState::SuspectedLeak);
-    }
-    for state in others() {
-        let [again, given_up] = [state.clone().on(RecordFound), state.clone().on(GivenUp)];
-        assert_eq!((again, given_up), (state.clone(), state));
-    }
-    assert_eq!(ClaimState::Waiting.on(GivenUp), ClaimState::Waiting);
-    assert_eq!(background().on(NodeGivenBack), ClaimState::Waiting, "any node may be asked anew");
-    let counted = errors(Withdrawn, 2, Instant::now());
-    assert_eq!(counted.clone().on(RecordFound), counted, "its errors still count");
 }
 
 fn provisioned(handle: &str) -> ProvisionedVolume {
@@ -302,38 +288,15 @@ fn saving(handle: &str) -> ClaimState {
     ClaimState::Saving(Arc::new(UnsavedVolume::new(&provisioned(handle), Instant::now())))
 }
 
-#[tokio::test(start_paused = true)]
-async fn only_its_own_persistent_volume_saves_a_volume() {
-    assert_eq!(saving("h").on(PvFound("h")).on(Saved), ClaimState::Done);
-    assert_eq!(saving("h").on(PvFound("other")), saving("h"));
-    assert_eq!(saving("h").on(Interrupted), saving("h"));
-    assert_eq!(saving("h").on(Saved), ClaimState::Done);
-    assert_eq!(saving("h").on(PvGone("h")), pv_gone());
-    assert_eq!(ClaimState::Done.on(PvGone("h")), ClaimState::Done);
-    let seen_and_gone = saving("h").on(PvFound("h")).on(PvDeleted);
-    assert_eq!(seen_and_gone.on(Saved), ClaimState::Waiting, "a late answer to the POST");
-}
-
 fn pv_gone() -> ClaimState {
     ClaimState::PvGone("h".into())
 }
 
 /// The volume may still exist, so its call counts as a repeat of an open one.
 #[tokio::test(start_paused = true)]
-async fn a_volume_that_may_be_gone_is_requested_again_or_suspected() {
+async fn a_volume_that_may_be_gone_is_requested_again() {
     assert!(pv_gone().may_call() && pv_gone().is_open());
-    assert_eq!(pv_gone().on(PvFound("h")), ClaimState::Done);
-    assert_eq!(pv_gone().on(FoundBound), pv_gone(), "which may not be that one");
-    for state in [ClaimState::Waiting, background()] {
-        assert_eq!(state.on(FoundBound), ClaimState::Done);
-    }
-    assert_eq!(pv_gone().on(LeakSuspected), ClaimState::SuspectedLeak);
-    assert_eq!(pv_gone().on(GivenUp), ClaimState::SuspectedLeak);
-    for other in [pv_gone().on(PvDeleted), pv_gone().on(RecordFound), pv_gone().on(Interrupted)] {
-        assert_eq!(other, pv_gone());
-    }
-    let reschedule = NotPrepared::Reschedule(failure());
-    let not_prepared = Outcome::NotPrepared(reschedule);
+    let not_prepared = Outcome::NotPrepared(NotPrepared::Reschedule(failure()));
     assert_eq!(pv_gone().after(&not_prepared, Wanted, Instant::now()), (pv_gone(), Next::Retry));
     let refused = Outcome::Refused(failure(), Next::Retry);
     let ended = pv_gone().on(CallStarted).after(&refused, Wanted, Instant::now());
@@ -352,7 +315,6 @@ async fn a_persistent_volume_seen_during_a_call_makes_the_claim_done_after_the_c
         assert_eq!(ended, (ClaimState::Done, Next::Drop), "{outcome:?}");
     }
     let seen = ClaimState::Waiting.on(CallStarted).on(PvFound("h"));
-    assert_eq!(seen.clone().on(Interrupted), ClaimState::Done);
     let provisioned = Outcome::Provisioned(Box::default());
     assert_eq!(seen.after(&provisioned, Wanted, Instant::now()).1, Next::Save);
 }

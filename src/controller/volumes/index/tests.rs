@@ -8,7 +8,7 @@ use crate::controller::{
 
 const DRIVER: &str = "d.example.com";
 
-/// Reaches all volumes but `elsewhere`, and is never asked to delete one.
+/// Reaches all volumes, and is never asked to delete one.
 struct Reaching;
 
 impl Deleter for Reaching {
@@ -19,8 +19,8 @@ impl Deleter for Reaching {
         Some((*csi.volume_handle).into())
     }
 
-    fn should_delete(&self, volume: &Volume) -> bool {
-        volume.name() != "elsewhere"
+    fn should_delete(&self, _volume: &Volume) -> bool {
+        true
     }
 
     fn check_detached(&self, _volume: &Volume) -> Result<(), NotDeleted> {
@@ -88,33 +88,6 @@ async fn only_volumes_of_ours_with_something_due_are_kept() {
     assert_eq!(kept(&index), 0, "left, though not deleted");
 }
 
-#[tokio::test(start_paused = true)]
-async fn for_volumes_out_of_reach_only_the_finalizer_is_due() {
-    let index = index();
-    assert_eq!(index.on_event(InformerEvent::Apply(released("elsewhere"))), []);
-    assert_eq!(kept(&index), 0);
-    let bound = volume("elsewhere", "Bound", DRIVER);
-    assert_eq!(index.on_event(InformerEvent::Apply(bound)), [], "for the resync");
-    assert_eq!((index.all(), index.to_protect_elsewhere()), (vec![], vec!["elsewhere".into()]));
-    let mut kept = volume("elsewhere", "Bound", DRIVER);
-    kept.spec.persistent_volume_reclaim_policy = "Retain".into();
-    kept.metadata.finalizers = vec![crate::controller::model::finalizer::PROTECTION.into()];
-    assert_eq!(index.on_event(InformerEvent::Apply(kept)), ["elsewhere"].map(Key::from));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_volume_that_only_lacks_the_finalizer_comes_after_first_deletions() {
-    let index = index();
-    let is_repeat = |volume: Volume| {
-        assert_eq!(index.on_event(InformerEvent::Apply(volume)), ["pv"].map(Key::from));
-        index.flow("pv", &|_| 0).is_repeat
-    };
-    assert!(is_repeat(volume("pv", "Bound", DRIVER)));
-    assert!(!is_repeat(released("pv")));
-    index.set_failure(&released("pv"), &Failure::new("busy"));
-    assert!(is_repeat(in_version("2", released("pv"))));
-}
-
 fn in_version(version: &str, mut volume: Volume) -> Volume {
     volume.metadata.resource_version = Some(version.into());
     volume
@@ -138,6 +111,9 @@ async fn a_deletion_is_remembered_until_the_object_is_gone() {
     index.on_event(InformerEvent::Delete(another("pv")));
     index.set_deletion(&Arc::new(pv), Deletion::Removed);
     assert_eq!(kept(&index), 0, "nor is it kept for its name alone");
+    index.on_event(InformerEvent::Apply(released("pv")));
+    index.on_event(InformerEvent::InitDone(Listed::default()));
+    assert_eq!(kept(&index), 0, "missing in a new list");
 }
 
 /// A list that was requested after the watch may contain the successor before the watch reports the
@@ -167,30 +143,17 @@ async fn an_unchanged_volume_in_a_new_list_is_not_queued() {
 /// Also if its deletion was missed.
 #[tokio::test(start_paused = true)]
 async fn the_deletion_of_a_volume_queues_those_with_the_same_handle() {
-    for is_missed in [false, true] {
+    let mut sharer = released("sharer");
+    sharer.spec.csi.as_mut().unwrap().volume_handle = "pv".into();
+    for gone in [
+        InformerEvent::Delete(sharer.clone()),
+        InformerEvent::InitDone(Listed::of(&[released("pv")])),
+    ] {
         let index = index();
-        let mut sharer = volume("sharer", "Bound", DRIVER);
-        sharer.spec.persistent_volume_reclaim_policy = "Delete".into();
-        sharer.spec.csi.as_mut().unwrap().volume_handle = "pv".into();
-        sharer.status.phase = "Released".into();
         index.on_event(InformerEvent::InitApply(sharer.clone()));
         index.on_event(InformerEvent::InitApply(released("pv")));
-        let woken = if is_missed {
-            index.on_event(InformerEvent::InitDone(Listed::of(&[released("pv")])))
-        } else {
-            index.on_event(InformerEvent::Delete(sharer))
-        };
-        assert_eq!(woken, ["pv"].map(Key::from), "missed: {is_missed}");
+        assert_eq!(index.on_event(gone), ["pv"].map(Key::from));
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_volume_that_is_missing_in_a_new_list_is_gone() {
-    let index = index();
-    index.on_event(InformerEvent::Apply(released("pv")));
-    index.set_deletion(&Arc::new(released("pv")), Deletion::DeletedAtDriver);
-    index.on_event(InformerEvent::InitDone(Listed::default()));
-    assert_eq!(kept(&index), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -205,14 +168,4 @@ async fn a_deletion_is_remembered_while_nothing_is_due() {
     }
     index.on_event(InformerEvent::Apply(released("pv")));
     assert_eq!(index.deletion("pv"), Deletion::DeletedAtDriver);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_volume_is_removed_until_its_deletion_event_arrives() {
-    let index = index();
-    index.on_event(InformerEvent::Apply(released("pv")));
-    index.set_deletion(&Arc::new(released("pv")), Deletion::DeletedAtDriver);
-    assert_eq!(index.deletion("pv"), Deletion::DeletedAtDriver);
-    index.set_deletion(&Arc::new(released("pv")), Deletion::Removed);
-    assert_eq!(index.deletion("pv"), Deletion::Removed);
 }

@@ -23,6 +23,8 @@ async fn failing_claims_come_first_and_then_the_oldest() {
     assert_eq!((names(&some), some.more), (vec!["c", "d", "a"], 1));
     assert_eq!(names(&index.in_work(3, |claim| claim.name() == "b")), ["b"]);
     assert_eq!(all.listed[1].blocked.as_ref().unwrap().reason, "no class");
+    index.on_volume(&provisioned_pv("pvc-a", "a"));
+    assert_eq!(names(&index.in_work(10, |_| true)), ["c", "d", "b"], "it has its volume");
 }
 
 #[tokio::test(start_paused = true)]
@@ -39,12 +41,4 @@ async fn attempts_are_counted_and_the_last_failure_is_kept() {
     assert_eq!((claim().attempts, &*failure.code), (2, "DeadlineExceeded"));
     assert!(failure.message.len() <= 1024 && failure.message.ends_with("(cut, 5000 bytes)"));
     assert_eq!(index.in_work(1, |_| true).by_stage, [(Stage::Background, 1)].into());
-}
-
-#[test]
-fn a_claim_that_has_its_volume_is_not_in_work() {
-    let index = leading_index();
-    index.on_event(InformerEvent::Apply(claim("a")));
-    index.on_volume(&provisioned_pv("pvc-a", "a"));
-    assert!(index.in_work(1, |_| true).by_stage.is_empty());
 }

@@ -74,21 +74,6 @@ fn a_name_taken_during_a_live_read_requires_another_one() {
     assert!(!must_verify(&index, "u"));
 }
 
-/// A PersistentVolume made by hand says nothing about what an open call may have made.
-#[tokio::test]
-async fn a_volume_made_by_hand_does_not_verify_an_open_call() {
-    let index = with_claim();
-    index.start_call("u", &request("u"));
-    index.on_outcome("u", &background());
-    let by_hand = volume("by-hand", "u");
-    assert!(!index.known("u").unwrap().is_served_by(&by_hand));
-    assert!(!volume_found(&index, &index.known("u").unwrap(), &by_hand));
-    let own = volume("pvc-u", "u");
-    assert!(index.known("u").unwrap().is_served_by(&own));
-    assert!(volume_found(&index, &index.known("u").unwrap(), &own));
-    assert!(!index.known("u").unwrap().state.may_call());
-}
-
 /// An unchanged claim in a relist does not shorten a back-off.
 #[test]
 fn a_relist_of_an_unchanged_claim_queues_nothing() {

@@ -47,39 +47,3 @@ async fn closed_is_called_when_the_source_is_no_longer_needed() {
         assert_eq!(closed.lock().contains(&"u".to_owned()), expected, "row {number}");
     }
 }
-
-#[test]
-fn a_claim_that_waits_needs_its_source_until_it_is_deleted_or_has_its_volume() {
-    let terminating = claim_with("u", |claim| {
-        claim["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-    });
-    let ends: [&dyn Fn(&ClaimIndex); 4] = [
-        &|index| drop(index.on_event(InformerEvent::Apply(terminating.clone()))),
-        &|index| drop(index.on_event(InformerEvent::Apply(bound("u")))),
-        &|index| drop(index.on_event(InformerEvent::Delete(claim("u")))),
-        &|index| drop(index.on_volume(&volume("pvc-u", "u"))),
-    ];
-    for end in ends {
-        let (index, closed) = with_closings();
-        index.on_event(InformerEvent::Apply(claim("u")));
-        assert!(closed.lock().is_empty());
-        end(&index);
-        assert_eq!(*closed.lock(), ["u"]);
-    }
-}
-
-/// A process that begins to lead knows the call only from its record.
-#[test]
-fn a_claim_with_a_record_needs_its_source_until_the_record_is_removed() {
-    let closed: Arc<Mutex<Vec<String>>> = Arc::default();
-    let calls = Arc::clone(&closed);
-    let identity = ProvisionerIdentity::of_driver(DRIVER);
-    let index = ClaimIndex::new(identity, move |uid| calls.lock().push(uid.to_owned()));
-    let mut deleted = with_record("u", DRIVER);
-    deleted.metadata.deletion_timestamp =
-        serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
-    index.on_event(InformerEvent::InitApply(deleted));
-    assert!(closed.lock().is_empty());
-    index.update("u", |it| it.advance(Transition::GivenUp));
-    assert_eq!(*closed.lock(), ["u"]);
-}
