@@ -169,23 +169,19 @@ mod tests {
         attachments.blocking_node(volume).unwrap()
     }
 
-    #[test]
-    fn attachments_are_unknown_before_the_first_list() {
+    /// Attachments after a list without any, their handler, and the volumes that it reports.
+    fn listed() -> (Attachments, impl EventHandler<VolumeAttachment>, Arc<Mutex<Vec<String>>>) {
         let attachments = Attachments::default();
-        let mut handler = attachments.event_handler(drop);
-        handler.on_event(InformerEvent::InitApply(attachment("a", Some("pv"), "n1")));
-        assert!(attachments.blocking_node("other").is_err());
-        let listed = Listed::of(&[attachment("a", Some("pv"), "n1")]);
-        handler.on_event(InformerEvent::InitDone(listed));
-        assert_eq!(node(&attachments, "pv").as_deref(), Some("n1"));
-        assert_eq!(node(&attachments, "other"), None);
+        let reported: Arc<Mutex<Vec<String>>> = Arc::default();
+        let record = Arc::clone(&reported);
+        let mut handler = attachments.event_handler(move |volume| record.lock().push(volume));
+        handler.on_event(InformerEvent::InitDone(Listed::default()));
+        (attachments, handler, reported)
     }
 
     #[test]
     fn each_attachment_counts_once_however_often_it_is_shown() {
-        let attachments = Attachments::default();
-        let mut handler = attachments.event_handler(drop);
-        handler.on_event(InformerEvent::InitDone(Listed::default()));
+        let (attachments, mut handler, _) = listed();
         for name in ["a", "a", "b"] {
             handler.on_event(InformerEvent::Apply(attachment(name, Some("pv"), "n1")));
         }
@@ -204,9 +200,7 @@ mod tests {
 
     #[test]
     fn a_new_list_takes_nothing_away_before_it_is_whole() {
-        let attachments = Attachments::default();
-        let mut handler = attachments.event_handler(drop);
-        handler.on_event(InformerEvent::InitDone(Listed::default()));
+        let (attachments, mut handler, _) = listed();
         for name in ["stays", "goes"] {
             handler.on_event(InformerEvent::Apply(attachment(name, Some(name), "n1")));
         }
@@ -230,11 +224,7 @@ mod tests {
 
     #[test]
     fn an_attachment_deleted_during_a_list_is_gone() {
-        let attachments = Attachments::default();
-        let reported: Arc<Mutex<Vec<String>>> = Arc::default();
-        let record = Arc::clone(&reported);
-        let mut handler = attachments.event_handler(move |volume| record.lock().push(volume));
-        handler.on_event(InformerEvent::InitDone(Listed::default()));
+        let (attachments, mut handler, reported) = listed();
         handler.on_event(InformerEvent::Apply(attachment("old", Some("pv"), "n1")));
         for (name, on) in [("old", "n1"), ("new", "n2")] {
             handler.on_event(InformerEvent::InitApply(attachment(name, Some("pv"), on)));
@@ -256,9 +246,7 @@ mod tests {
 
     #[test]
     fn an_attachment_that_cant_be_read_stays_until_it_is_gone() {
-        let attachments = Attachments::default();
-        let mut handler = attachments.event_handler(drop);
-        handler.on_event(InformerEvent::InitDone(Listed::default()));
+        let (attachments, mut handler, _) = listed();
         handler.on_event(InformerEvent::Apply(attachment("a", Some("pv"), "n1")));
         let [namespace, name, uid] = ["", "a", "a"].map(str::to_owned);
         handler.on_event(InformerEvent::Unreadable { namespace, name, uid });
@@ -272,22 +260,8 @@ mod tests {
     }
 
     #[test]
-    fn of_several_nodes_the_first_by_name_is_reported() {
-        let attachments = Attachments::default();
-        let mut handler = attachments.event_handler(drop);
-        let listed = [("a", "n2"), ("b", "n1"), ("c", "n3")]
-            .map(|(name, on)| attachment(name, Some("pv"), on));
-        InformerEvent::list(listed.into()).for_each(|event| handler.on_event(event));
-        assert_eq!(node(&attachments, "pv").as_deref(), Some("n1"));
-    }
-
-    #[test]
     fn a_waiting_volume_is_reported_once_when_detached() {
-        let attachments = Attachments::default();
-        let reported: Arc<Mutex<Vec<String>>> = Arc::default();
-        let record = Arc::clone(&reported);
-        let mut handler = attachments.event_handler(move |volume| record.lock().push(volume));
-        handler.on_event(InformerEvent::InitDone(Listed::default()));
+        let (attachments, mut handler, reported) = listed();
         for (name, volume, node) in [("a", "pv", "n1"), ("b", "pv", "n2"), ("c", "other", "n1")] {
             handler.on_event(InformerEvent::Apply(attachment(name, Some(volume), node)));
         }
@@ -297,23 +271,6 @@ mod tests {
         assert_eq!(*reported.lock(), ["pv"], "nobody waits for the other");
         handler.on_event(InformerEvent::InitDone(Listed::default()));
         assert_eq!(*reported.lock(), ["pv"], "it has not asked again");
-        assert!(attachments.0.index.lock().waiting.is_empty());
-    }
-
-    #[test]
-    fn a_volume_is_attached_until_its_last_attachment_is_gone() {
-        let attachments = Attachments::default();
-        let mut handler = attachments.event_handler(drop);
-        handler.on_event(InformerEvent::InitDone(Listed::default()));
-        for (name, node) in [("a", "n1"), ("b", "n2")] {
-            handler.on_event(InformerEvent::Apply(attachment(name, Some("pv"), node)));
-        }
-        handler.on_event(InformerEvent::Apply(attachment("inline", None, "n3")));
-        handler.on_event(InformerEvent::Delete(attachment("a", Some("pv"), "n1")));
-        assert_eq!(node(&attachments, "pv").as_deref(), Some("n2"));
-        // The other attachment is deleted while the watch is down.
-        handler.on_event(InformerEvent::InitDone(Listed::default()));
-        assert_eq!(node(&attachments, "pv"), None);
         keeps_nothing(&attachments);
     }
 }

@@ -136,10 +136,10 @@ mod tests {
 
     use super::*;
     use crate::{
-        csi::proto::{Topology, VolumeContentSource},
+        csi::proto::Topology,
         csi_provisioner::{
             request::draft,
-            testing::{map, refusal, request, settings, source},
+            testing::{refusal, request, settings},
         },
     };
 
@@ -214,41 +214,6 @@ mod tests {
             let volume = Volume { capacity_bytes: capacity, ..Volume::default() };
             let spec = json!({"resources": {"requests": {"storage": requested}}});
             assert_eq!(found(&prepared(&spec), &volume), expected, "{requested} {capacity}");
-        }
-    }
-
-    /// Only presence is required, as in external-provisioner.
-    #[test]
-    fn a_volume_with_a_source_must_say_so() {
-        let bare = Volume::default();
-        let filled =
-            Volume { content_source: Some(VolumeContentSource::default()), ..Volume::default() };
-        let empty = prepared(&json!({}));
-        let copied = Prepared { source: Some(source()), ..empty.clone() };
-        assert_eq!(found(&copied, &bare).as_deref(), Some("volume content source missing"));
-        assert_eq!(found(&copied, &filled), None);
-        assert_eq!(found(&empty, &bare), None);
-        assert_eq!(found(&empty, &filled), None);
-        // Too small is reported first.
-        let small = Volume { capacity_bytes: 1, ..Volume::default() };
-        assert!(found(&copied, &small).unwrap().starts_with("created volume capacity 1"));
-    }
-
-    #[test]
-    fn an_unusable_volume_is_reported_in_external_provisioners_words() {
-        let credentials = || Credentials::new(map(&[("key", "s3cr3t")]));
-        let small = Defect::TooSmall { capacity: 1, requested: "2".into() };
-        for (defect, text, orphaned) in [
-            (small, "created volume capacity 1 less than requested capacity 2", "Cleanup"),
-            (Defect::SourceMissing, "volume content source missing", "cleanup"),
-        ] {
-            let unusable = defect.unusable_volume("pvc-u", "h".into(), credentials());
-            assert_eq!((unusable.handle.id(), &unusable.credentials), ("h", &credentials()));
-            assert_eq!(unusable.defect.to_string(), text);
-            assert_eq!(
-                unusable.orphaned.to_string(),
-                format!("{text}. {orphaned} of volume pvc-u failed, volume is orphaned")
-            );
         }
     }
 }

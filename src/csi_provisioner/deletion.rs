@@ -67,36 +67,6 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::{
-        csi_provisioner::testing::reads,
-        kube::testing::{Answer, Server},
-    };
-
-    /// The credentials for deleting a volume that names the secret `name`, if the API server
-    /// answers with `status`.
-    async fn read(name: &str, status: u16, reason: &str) -> Result<SecretValues, String> {
-        let annotations = json!({DELETION_SECRET_NAME: name, DELETION_SECRET_NAMESPACE: "ns"});
-        let volume: Volume =
-            serde_json::from_value(json!({"metadata": {"name": "pv", "annotations": annotations}}))
-                .unwrap();
-        let reason = reason.to_owned();
-        let server = Server::new(move |_, _| Answer::refusal(status, &reason, "no"));
-        secret(&reads(&server), &volume, || Ok(None), CephRbd::default())
-            .await
-            .map_err(|why| why.to_string())
-    }
-
-    #[tokio::test]
-    async fn only_a_missing_secret_is_skipped() {
-        let nothing = Ok(SecretValues::default());
-        assert_eq!(read("s", 404, "NotFound").await, nothing);
-        assert_eq!(read("no/name", 500, "InternalError").await, nothing, "never asked for");
-        let refusals = [(500, "InternalError"), (401, "Unauthorized"), (403, "Forbidden")];
-        for (status, reason) in refusals {
-            let why = read("s", status, reason).await.unwrap_err();
-            assert_eq!(why, "error getting secret s in namespace ns: no");
-        }
-    }
 
     fn named(
         annotations: &Value,

@@ -87,37 +87,8 @@ mod tests {
         super::for_driver(parameters, |_| false)
     }
 
-    #[test]
-    fn further_keys_are_taken_out_as_well() {
-        let given = class(&[("csi.storage.k8s.io/more", "x"), ("own", "y")]);
-        assert!(for_driver(&given).is_err());
-        let more = |key: &str| key == "csi.storage.k8s.io/more";
-        assert_eq!(super::for_driver(&given, more), Ok(class(&[("own", "y")])));
-    }
-
     fn class(parameters: &[(&str, &str)]) -> BTreeMap<String, String> {
         parameters.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
-    }
-
-    #[test]
-    fn the_file_system_type_is_named_at_most_once() {
-        let twice = Err("fstype specified in parameters with both \"fstype\" and \"csi.storage.k8s.io/fstype\" keys".to_owned());
-        for (parameters, expected) in [
-            (class(&[]), Ok("xfs")),
-            (class(&[(FS_TYPE, "ext4")]), Ok("ext4")),
-            (class(&[("fstype", "ext3")]), Ok("ext3")),
-            (class(&[("FsType", "ext3")]), Ok("ext3")),
-            (class(&[(FS_TYPE, "")]), Ok("xfs")),
-            (class(&[(FS_TYPE, "ext4"), ("fstype", "ext4")]), Err(())),
-            (class(&[("fsType", "ext4"), ("fstype", "ext4")]), Err(())),
-        ] {
-            let expected = expected.map(str::to_owned).or_else(|()| twice.clone());
-            assert_eq!(
-                fs_type(&parameters, "xfs").map_err(|f| f.to_string()),
-                expected,
-                "{parameters:?}"
-            );
-        }
     }
 
     #[test]
@@ -170,25 +141,5 @@ mod tests {
         for key in ["csi.storage.k8s.io", "CSI.storage.k8s.io/x", " csi.storage.k8s.io/x", "csiX"] {
             assert_eq!(for_driver(&class(&[(key, "x")])), Ok(class(&[(key, "x")])), "{key}");
         }
-    }
-
-    #[test]
-    fn reserved_parameters_stay_here_and_unknown_ones_are_refused() {
-        let given = class(&[
-            ("pool", "rbd"),
-            ("fstype", "ext4"),
-            ("csiProvisionerSecretName", "s"),
-            (FS_TYPE, "ext4"),
-            ("csi.storage.k8s.io/secret-name", "s"),
-            ("csi.storage.k8s.io/controller-modify-secret-namespace", "n"),
-        ]);
-        let kept = class(&[("pool", "rbd"), ("fstype", "ext4"), ("csiProvisionerSecretName", "s")]);
-        assert_eq!(for_driver(&given), Ok(kept));
-        let refused =
-            for_driver(&class(&[("csi.storage.k8s.io/resizer-secret-name", "s")])).unwrap_err();
-        assert_eq!(
-            refused.to_string(),
-            "failed to strip CSI Parameters of prefixed keys: found unknown parameter key \"csi.storage.k8s.io/resizer-secret-name\" with reserved namespace csi.storage.k8s.io/"
-        );
     }
 }

@@ -4,103 +4,22 @@ use super::{
     testing::{cluster, dependencies, find, find_for, gated},
     *,
 };
-use crate::csi_provisioner::testing::{reads, request, settings, settings_with, source};
-
-/// What a claim with this spec names, or the error.
-async fn identified(spec: &Value, gate: bool) -> Result<Option<(SourceKind, String)>, String> {
-    let settings = settings_with(&[], |it| it.gates.cross_namespace_volume_data_source = gate);
-    let request = request(spec, &json!({}));
-    let reads = reads(&cluster(vec![]));
-    let named = identify(&reads, &settings, &request).await.map_err(|why| match why {
-        NotPrepared::Failed(failure) => {
-            assert!(failure.is_finished, "as in external-provisioner: {failure}");
-            failure.to_string()
-        }
-        NotPrepared::Ignored { kind, .. } => format!("populator of {kind}"),
-        other => panic!("{other:?}"),
-    });
-    named.map(|named| {
-        let NamedSource { kind, namespace, name } = named?.source;
-        Some((kind, format!("{namespace}/{name}")))
-    })
-}
-
-fn named(group: Option<&str>, kind: &str, name: &str) -> Value {
-    json!({"apiGroup": group, "kind": kind, "name": name})
-}
-
-const GROUP: Option<&str> = Some(SNAPSHOT_GROUP);
-
-#[tokio::test]
-async fn sources_are_distinguished_by_kind_and_group() {
-    let wrong_group = |group: &str| {
-        Err(format!(
-            "the PVC source does not belong to the right APIGroup. Expected snapshot.storage.k8s.io, Got {group}"
-        ))
-    };
-    let nameless = || Err("the PVC source not found for PVC data".to_owned());
-    let populator = |kind: &str| Err(format!("populator of {kind}"));
-    let snapshot = Ok(Some((SourceKind::Snapshot, "shop/n".to_owned())));
-    let claim = || Ok(Some((SourceKind::Claim, "shop/n".to_owned())));
-    for (source, expected) in [
-        (named(GROUP, "VolumeSnapshot", "n"), snapshot),
-        (named(Some("example.com"), "VolumeSnapshot", "n"), wrong_group("example.com")),
-        (named(None, "VolumeSnapshot", "n"), wrong_group("")),
-        (named(None, "PersistentVolumeClaim", "n"), claim()),
-        (named(Some(""), "PersistentVolumeClaim", "n"), claim()),
-        // Another group's kind of that name.
-        (
-            named(Some("example.com"), "PersistentVolumeClaim", "n"),
-            populator("PersistentVolumeClaim"),
-        ),
-        (named(Some("example.com"), "Backup", "n"), populator("Backup")),
-        (named(Some("example.com"), "Backup", ""), nameless()),
-        (named(Some("example.com"), "VolumeSnapshot", ""), nameless()),
-    ] {
-        for field in ["dataSource", "dataSourceRef"] {
-            assert_eq!(identified(&json!({field: source}), true).await, expected, "{source}");
-        }
-    }
-    assert_eq!(identified(&json!({}), true).await, Ok(None));
-}
+use crate::csi_provisioner::testing::{reads, request, settings, source};
 
 #[tokio::test]
 async fn the_older_field_wins_and_is_of_the_claims_own_namespace() {
     let spec = json!({
-        "dataSource": named(None, "PersistentVolumeClaim", "old"),
+        "dataSource": {"kind": "PersistentVolumeClaim", "name": "old"},
         "dataSourceRef": {"kind": "PersistentVolumeClaim", "name": "new", "namespace": "other"},
     });
-    for gate in [false, true] {
-        let expected = Ok(Some((SourceKind::Claim, "shop/old".to_owned())));
-        assert_eq!(identified(&spec, gate).await, expected);
+    let request = request(&spec, &json!({}));
+    let reads = reads(&cluster(vec![]));
+    for settings in [settings(&[]), gated()] {
+        let found = identify(&reads, &settings, &request).await.unwrap().unwrap().source;
+        let expected =
+            NamedSource { kind: SourceKind::Claim, namespace: "shop".into(), name: "old".into() };
+        assert_eq!(found, expected);
     }
-}
-
-#[tokio::test]
-async fn a_source_namespace_needs_the_gate_even_where_it_is_the_claims_own() {
-    let refused = "dataSourceRef namespace specified but the CrossNamespaceVolumeDataSource feature is disabled";
-    for (namespace, without, with) in [
-        (json!("shop"), Err(refused.to_owned()), Ok(())),
-        (json!("other"), Err(refused.to_owned()), Err("error getting ReferenceGrants in other namespace from api server: \"referencegrants?&limit=500\" not found".to_owned())),
-        (json!(""), Ok(()), Ok(())),
-        (Value::Null, Ok(()), Ok(())),
-    ] {
-        let spec = json!({"dataSourceRef": {"kind": "PersistentVolumeClaim", "name": "n", "namespace": namespace}});
-        assert_eq!(identified(&spec, false).await.map(drop), without, "{namespace}");
-        assert_eq!(identified(&spec, true).await.map(drop), with, "{namespace}");
-    }
-}
-
-#[test]
-fn the_content_source_matches_the_kind() {
-    let reported = |kind| {
-        let named = NamedSource { kind, ..source().named };
-        content_source(&Source { named, ..source() }).r#type.unwrap()
-    };
-    let snapshot = content::SnapshotSource { snapshot_id: "snap-handle".into() };
-    assert_eq!(reported(SourceKind::Snapshot), content::Type::Snapshot(snapshot));
-    let volume = content::VolumeSource { volume_id: "snap-handle".into() };
-    assert_eq!(reported(SourceKind::Claim), content::Type::Volume(volume));
 }
 
 /// A request for a claim that names a snapshot of another namespace, whose call is open if `source`
@@ -117,11 +36,7 @@ fn around(granted: bool, uid: Option<&str>) -> Vec<(String, Value)> {
         "to": [{"group": SNAPSHOT_GROUP, "kind": "VolumeSnapshot"}],
     }});
     let grants = if granted { json!([grant]) } else { json!([]) };
-    let mut objects = vec![(
-        "/apis/gateway.networking.k8s.io/v1beta1/namespaces/other/referencegrants?&limit=500"
-            .into(),
-        json!({"items": grants}),
-    )];
+    let mut objects = vec![(GRANTS.to_owned(), json!({"items": grants}))];
     if let Some(uid) = uid {
         let whose = json!({"namespace": "other", "name": "snap", "uid": uid});
         let driver = &settings(&[]).driver.name;
@@ -166,26 +81,8 @@ async fn an_open_call_is_repeated_with_the_source_that_this_process_asked_with()
     }
 }
 
-#[tokio::test]
-async fn an_open_call_of_a_claim_that_lost_access_is_marked() {
-    for (granted, forfeited) in [(true, false), (false, true)] {
-        let reads = reads(&cluster(around(granted, None)));
-        let open = open(Some(source()), true);
-        let named = identify(&reads, &gated(), &open).await.unwrap().unwrap();
-        assert_eq!(named.access_revoked, forfeited);
-    }
-}
-
 const GRANTS: &str =
     "/apis/gateway.networking.k8s.io/v1beta1/namespaces/other/referencegrants?&limit=500";
-
-fn from(group: &str, kind: &str, namespace: &str) -> Value {
-    json!({"group": group, "kind": kind, "namespace": namespace})
-}
-
-fn to(group: &str, kind: &str, name: Option<&str>) -> Value {
-    json!({"group": group, "kind": kind, "name": name})
-}
 
 /// A claim of namespace shop whose source is in `namespace`.
 fn spec(namespace: &str) -> Value {
@@ -193,40 +90,19 @@ fn spec(namespace: &str) -> Value {
 }
 
 #[tokio::test]
-async fn the_grants_of_the_sources_namespace_are_read_and_no_others() {
-    let grant = json!({"spec": {
-        "from": [from("", "PersistentVolumeClaim", "shop")],
-        "to": [to("snapshot.storage.k8s.io", "VolumeSnapshot", None)],
-    }});
-    let server = cluster(vec![(GRANTS.into(), json!({"items": [{"spec": {}}, grant]}))]);
-    let reported = find(&server, &spec("other")).await.unwrap_err().to_string();
-    assert!(
-        reported.contains("error getting snapshot snap"),
-        "the grant was not enough: {reported}"
-    );
-    assert_eq!(server.requests()[0].url, GRANTS);
-}
-
-#[tokio::test]
 async fn without_a_grant_the_source_is_refused_and_not_read() {
-    let server = cluster(vec![(GRANTS.into(), json!({"items": []}))]);
-    let failure = find(&server, &spec("other")).await.unwrap_err();
-    assert_eq!(
-        failure.to_string(),
-        "accessing other/snap of VolumeSnapshot dataSource from shop/data isn't allowed"
-    );
-    assert_eq!(dependencies(&failure), ["referencegrants other/*"]);
-    assert_eq!(server.requests().len(), 1);
-}
-
-#[tokio::test]
-async fn unreadable_grants_do_not_count() {
-    let server = cluster(vec![(GRANTS.into(), json!("you may not"))]);
-    let reported = find(&server, &spec("other")).await.unwrap_err().to_string();
-    assert_eq!(
-        reported,
-        "error getting ReferenceGrants in other namespace from api server: you may not"
-    );
+    let no_grant = "accessing other/snap of VolumeSnapshot dataSource from shop/data isn't allowed";
+    let unread = "error getting ReferenceGrants in other namespace from api server: you may not";
+    let grant: &[_] = &["referencegrants other/*"];
+    for (grants, expected, depends_on) in
+        [(json!({"items": []}), no_grant, grant), (json!("you may not"), unread, &[])]
+    {
+        let server = cluster(vec![(GRANTS.into(), grants)]);
+        let failure = find(&server, &spec("other")).await.unwrap_err();
+        assert_eq!(failure.to_string(), expected);
+        assert_eq!(dependencies(&failure), depends_on);
+        assert_eq!(server.requests().len(), 1);
+    }
 }
 
 #[tokio::test]

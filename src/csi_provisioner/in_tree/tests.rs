@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::csi_provisioner::testing::{DRIVER, request, settings, settings_with};
+use crate::csi_provisioner::testing::{DRIVER, settings, settings_with};
 
 const EBS: &str = "ebs.csi.aws.com";
 const PLUGIN: &str = "kubernetes.io/aws-ebs";
@@ -22,33 +22,6 @@ fn class(provisioner: &str, parameters: &Value) -> Arc<StorageClass> {
     let class =
         json!({"metadata": {"name": "tree"}, "provisioner": provisioner, "parameters": parameters});
     Arc::new(serde_json::from_value(class).unwrap())
-}
-
-#[test]
-fn only_the_plugins_own_classes_are_translated_before_a_call() {
-    let translated = |settings: &ProvisionerSettings, provisioner: &str| {
-        let class = json!({"provisioner": provisioner, "parameters": {"fsType": "xfs"}});
-        let before = request(&json!({}), &class);
-        let (after, migration) = settings.request_for_driver(&before).unwrap();
-        assert_eq!(after.class.provisioner, provisioner);
-        let keys = after.class.parameters.keys().cloned().collect::<Vec<_>>().join(",");
-        (keys, migration.map(Migration::in_tree_name))
-    };
-    let new = "csi.storage.k8s.io/fstype".to_owned();
-    assert_eq!(translated(&migrating(), PLUGIN), (new, Some(PLUGIN)));
-    assert_eq!(translated(&migrating(), EBS), ("fsType".into(), None));
-    assert_eq!(translated(&settings(&[]), PLUGIN), ("fsType".into(), None));
-}
-
-#[test]
-fn an_untranslatable_class_is_reported() {
-    let both = json!({"provisioner": PLUGIN, "parameters": {"zone": "a"},
-                      "allowedTopologies": [{"matchLabelExpressions": [{"key": "k", "values": ["v"]}]}]});
-    let why = migrating().request_for_driver(&request(&json!({}), &both)).map(drop).unwrap_err();
-    assert_eq!(
-        why.to_string(),
-        "failed to translate storage class: cannot simultaneously set allowed topologies and zone/zones parameters"
-    );
 }
 
 #[test]

@@ -166,19 +166,20 @@ mod tests {
             {"key": "zone", "operator": "In", "values": ["z1"]},
             {"key": "rack", "operator": "In", "values": ["8"]},
         ]});
-        assert_eq!(meets_terms(&json!([other, ours])), Ok(true));
-        assert_eq!(meets_terms(&json!([other])), Ok(false));
-        assert_eq!(meets_terms(&json!([both])), Ok(false));
-        assert_eq!(meets_terms(&json!([{}])), Ok(false), "an empty term matches nothing");
-        assert_eq!(meets_terms(&json!([])), Ok(false));
-    }
-
-    #[test]
-    fn a_volume_bound_to_a_node_by_name_is_that_nodes() {
-        let named = |operator: &str, node: &str| json!([{"matchFields": [{"key": NODE_NAME, "operator": operator, "values": [node]}]}]);
-        assert_eq!(meets_terms(&named("In", "n1")), Ok(true));
-        assert_eq!(meets_terms(&named("In", "n2")), Ok(false));
-        assert_eq!(meets_terms(&named("NotIn", "n1")), Ok(false));
+        let named = |operator: &str, node: &str| json!({"matchFields": [{"key": NODE_NAME, "operator": operator, "values": [node]}]});
+        for (terms, expected) in [
+            (json!([other, ours]), true),
+            (json!([other]), false),
+            (json!([both]), false),
+            // An empty term matches nothing.
+            (json!([{}]), false),
+            (json!([]), false),
+            (json!([named("In", "n1")]), true),
+            (json!([named("In", "n2")]), false),
+            (json!([named("NotIn", "n1")]), false),
+        ] {
+            assert_eq!(meets_terms(&terms), Ok(expected), "{terms}");
+        }
     }
 
     #[test]

@@ -31,37 +31,3 @@ fn term(segments: &BTreeMap<String, String>) -> NodeSelectorTerm {
     let match_expressions = Some(segments.iter().map(requirement).collect());
     NodeSelectorTerm { match_expressions, match_fields: None }
 }
-
-#[cfg(test)]
-mod tests {
-    use serde_json::{Value, json};
-
-    use super::*;
-    use crate::csi::proto::Topology;
-
-    fn of(places: &[&[(&str, &str)]]) -> Value {
-        let place = |segments: &&[(&str, &str)]| Topology {
-            segments: segments.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
-        };
-        let accessible_topology = places.iter().map(place).collect();
-        json!(affinity(&Volume { accessible_topology, ..Volume::default() }))
-    }
-
-    #[test]
-    fn each_topology_is_a_term_with_all_its_segments() {
-        let is = |key: &str, value: &str| json!({"key": key, "operator": "In", "values": [value]});
-        assert_eq!(
-            of(&[&[("zone", "a"), ("rack", "7")], &[], &[("zone", "b")]]),
-            json!({"required": {"nodeSelectorTerms": [
-                {"matchExpressions": [is("rack", "7"), is("zone", "a")]},
-                {"matchExpressions": [is("zone", "b")]},
-            ]}})
-        );
-    }
-
-    #[test]
-    fn no_topology_is_no_affinity_and_empty_topology_matches_nothing() {
-        assert_eq!(of(&[]), Value::Null);
-        assert_eq!(of(&[&[]]), json!({"required": {"nodeSelectorTerms": []}}));
-    }
-}

@@ -56,33 +56,6 @@ fn decided(constraints: &Constraints<'_>, known: &[TestNode<'_>]) -> String {
 }
 
 #[test]
-fn without_a_selected_node_the_claims_name_selects_the_preferred_topology() {
-    let all = "[[{zone a}] [{zone b}] [{zone c}]] best";
-    for (claim, best) in
-        [("data-web-0", "a"), ("data-web-1", "b"), ("logs-web-1", "b"), ("mypvc", "c")]
-    {
-        let expected = format!("{all} [{{zone {best}}}]");
-        for strict in [false, true] {
-            assert_eq!(
-                decided(&Constraints { claim, strict, ..constraints() }, &ZONES),
-                expected,
-                "{claim}"
-            );
-        }
-    }
-    assert_eq!(decided(&Constraints { immediate: false, ..constraints() }, &ZONES), "nothing");
-}
-
-#[test]
-fn a_selected_nodes_topology_is_preferred_and_with_strict_topology_the_only_one() {
-    let node = |strict| Constraints { node: Some("n2"), strict, immediate: false, ..constraints() };
-    assert_eq!(decided(&node(false), &ZONES), "[[{zone a}] [{zone b}] [{zone c}]] best [{zone c}]");
-    assert_eq!(decided(&node(true), &ZONES), "[[{zone c}]] best [{zone c}]");
-    let racks = "[[{rack r1} {zone a}] [{rack r7} {zone b}]] best [{rack r7} {zone b}]";
-    assert_eq!(decided(&Constraints { node: Some("n1"), ..constraints() }, &RACKS), racks);
-}
-
-#[test]
 fn allowed_topologies_replace_those_of_the_nodes() {
     let zones = allowed(&json!([{"zone": ["b"]}]));
     let with = |node, strict| Constraints { allowed: &zones, node, strict, ..constraints() };
@@ -117,60 +90,6 @@ fn a_node_outside_the_allowed_topologies_is_refused() {
     assert_eq!(
         decided(&with(true), &RACKS),
         r#"selected node '"n1"' topology '[{rack r7} {zone b}]' is not in allowed topologies: [[{zone z1}] [{zone z2}]]"#
-    );
-}
-
-#[test]
-fn missing_keys_and_labels_are_reported_in_external_provisioners_words() {
-    let known: [TestNode<'_>; 6] = [
-        ("bare", Some(&["zone"]), Some(&[])),
-        ("half", Some(&["zone", "rack"]), Some(&[("zone", "a"), ("arch", "arm")])),
-        ("objectless", Some(&["zone"]), None),
-        ("keyless", Some(&[]), Some(&[("zone", "a")])),
-        ("driverless", None, Some(&[("zone", "a")])),
-        ("fine", Some(&["zone"]), Some(&[("zone", "a")])),
-    ];
-    let missing = |labels: &str, keys: &str| {
-        format!(
-            "topology labels from selected node map[{labels}] does not match topology keys from CSINode [{keys}]"
-        )
-    };
-    for (node, expected) in [
-        ("bare", missing("", "zone")),
-        ("half", missing("zone:a", "zone rack")),
-        ("objectless", missing("", "zone")),
-        ("keyless", "no topology key found for node keyless".to_owned()),
-        ("driverless", "no topology key found for node driverless".to_owned()),
-        (
-            "gone",
-            r#"failed to get selected CSINode gone: csinode.storage.k8s.io "gone" not found"#
-                .to_owned(),
-        ),
-    ] {
-        for strict in [false, true] {
-            assert_eq!(
-                decided(&Constraints { node: Some(node), strict, ..constraints() }, &known),
-                expected
-            );
-        }
-    }
-    assert_eq!(decided(&constraints(), &known[3..5]), "no available topology found");
-    let two: [TestNode<'_>; 1] = [("n", Some(&["zone", "rack"]), Some(&[("zone", "a")]))];
-    assert_eq!(
-        decided(&constraints(), &two),
-        "topologyKeys [zone rack] were not found on any nodes"
-    );
-}
-
-#[test]
-fn labels_that_were_read_live_count_for_the_selected_node() {
-    let live = [("zone".to_owned(), "c".to_owned()), ("arch".to_owned(), "arm".to_owned())].into();
-    let with =
-        |node| Constraints { node: Some(node), live: Some(&live), strict: true, ..constraints() };
-    assert_eq!(decided(&with("n1"), &ZONES), "[[{zone c}]] best [{zone c}]");
-    assert_eq!(
-        decided(&with("n1"), &RACKS),
-        "topology labels from selected node map[arch:arm zone:c] does not match topology keys from CSINode [zone rack]"
     );
 }
 
