@@ -77,21 +77,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_object_is_ours_by_both_labels() {
-        let ours = ObjectLabels::new("d", Some("n1"));
-        let are_on = |labels: Value| {
-            let object = json!({"metadata": {"labels": labels}});
-            ours.are_on(&serde_json::from_value(object).unwrap())
-        };
-        let manager = "external-provisioner-n1";
-        assert!(are_on(json!({DRIVER_LABEL: "d", MANAGER_LABEL: manager, "more": ""})));
-        assert!(!are_on(json!({DRIVER_LABEL: "e", MANAGER_LABEL: manager})));
-        assert!(!are_on(json!({DRIVER_LABEL: "d", MANAGER_LABEL: "external-provisioner"})));
-        assert!(!are_on(json!({DRIVER_LABEL: "d"})));
-        assert!(!are_on(json!(null)));
-    }
-
-    #[test]
     fn the_manager_on_a_node_is_named_as_in_external_provisioner() {
         let long = "worker-0123456789.rack-12.rack-12.rack-12.rack-12.rack-12.rack-12.internal.example.org";
         let expected = |length: usize| match length {

@@ -213,28 +213,6 @@ mod tests {
     }
 
     #[test]
-    fn our_owner_replaces_a_controller_and_keeps_others() {
-        let ours = owner("ours", true);
-        let uids = |patch: &Value| -> Vec<String> {
-            let owners = patch["metadata"]["ownerReferences"].as_array().unwrap().iter();
-            owners.map(|owner| owner["uid"].as_str().unwrap().to_owned()).collect()
-        };
-        for (owners, expected) in [
-            (vec![], vec!["ours"]),
-            (vec![owner("other", false)], vec!["other", "ours"]),
-            (vec![owner("old", true), owner("other", false)], vec!["other", "ours"]),
-            (vec![owner("ours", false)], vec!["ours"]),
-        ] {
-            let correction =
-                object(sizes(1, None), &owners).correction(sizes(1, None), Some(&ours));
-            assert_eq!(uids(&correction.unwrap()), expected);
-        }
-        let kept = object(sizes(1, None), &[owner("other", true)]);
-        let correction = kept.correction(sizes(2, None), None).unwrap();
-        assert_eq!(uids(&correction), ["other"], "nobody else's without one of ours");
-    }
-
-    #[test]
     fn a_correction_is_for_that_version_and_removes_a_limit() {
         let correction = object(sizes(1, Some(9)), &[]).correction(sizes(1 << 31, None), None);
         assert_eq!(
@@ -242,28 +220,5 @@ mod tests {
             json!({"metadata": {"uid": "u", "resourceVersion": "7", "ownerReferences": []},
                    "capacity": "2Gi", "maximumVolumeSize": null})
         );
-    }
-
-    #[test]
-    fn a_new_object_has_external_provisioners_fields() {
-        let ours = ObjectLabels::new("d", None);
-        let pair = |labels: &[(&str, &str)]| Pair {
-            class: "fast".into(),
-            segment: labels.iter().copied().collect(),
-        };
-        let labels = json!({"csi.storage.k8s.io/drivername": "d",
-                            "csi.storage.k8s.io/managed-by": "external-provisioner"});
-        let zoned = body(&ours, &pair(&[("zone", "z")]), sizes(3, Some(2)), None);
-        assert_eq!(
-            zoned,
-            json!({"kind": "CSIStorageCapacity", "metadata": {"generateName": "csisc-", "labels": labels},
-                   "storageClassName": "fast", "nodeTopology": {"matchLabels": {"zone": "z"}},
-                   "capacity": "3", "maximumVolumeSize": "2"})
-        );
-        let owner = owner("ours", true);
-        let everywhere = body(&ours, &pair(&[]), sizes(0, None), Some(&owner));
-        assert_eq!(everywhere["nodeTopology"], json!({}));
-        assert_eq!(everywhere["capacity"], "0", "absent sizes are written as well");
-        assert_eq!(everywhere["metadata"]["ownerReferences"][0]["uid"], "ours");
     }
 }

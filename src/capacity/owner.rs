@@ -91,7 +91,6 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::kube::testing::{Answer, Server, client};
 
     fn reference(value: Value) -> OwnerReference {
         serde_json::from_value(value).unwrap()
@@ -143,77 +142,5 @@ mod tests {
             let found = controller_of(&pod(), "csi", &metadata).map(|owner| shown(&owner));
             assert_eq!(found.as_deref().map_err(String::as_str), expected, "{owners}");
         }
-    }
-
-    #[test]
-    fn an_api_version_is_read_as_apimachinery_reads_it() {
-        for (text, expected) in [
-            ("v1", Some(("", "v1"))),
-            ("apps/v1", Some(("apps", "v1"))),
-            ("/v1", Some(("", "v1"))),
-            ("", Some(("", ""))),
-            ("a/b/c", None),
-        ] {
-            assert_eq!(group_and_version(text).ok(), expected, "{text}");
-        }
-    }
-
-    /// A cluster where a pod's owners are a `ReplicaSet`, a Deployment and a World.
-    fn cluster(url: &str) -> Answer {
-        let kinds = |kinds: Value| Answer::json(200, &json!({"resources": kinds}));
-        let owned = |owners: Value| {
-            Answer::json(200, &json!({"metadata": {"uid": "u", "ownerReferences": owners}}))
-        };
-        let world = json!([{"apiVersion": "example.com/v1", "kind": "World", "name": "w",
-                            "uid": "w", "controller": true}]);
-        match url {
-            "/api/v1" => kinds(json!([{"name": "pods", "kind": "Pod", "namespaced": true}])),
-            "/apis/apps/v1" => kinds(json!([
-                {"name": "replicasets", "kind": "ReplicaSet", "namespaced": true},
-                {"name": "deployments", "kind": "Deployment", "namespaced": true},
-            ])),
-            "/apis/example.com/v1" => kinds(json!([{"name": "worlds", "kind": "World"}])),
-            "/api/v1/namespaces/csi/pods/prov-0" => {
-                owned(json!([owner("ReplicaSet", "rs", Some(true))]))
-            }
-            "/apis/apps/v1/namespaces/csi/replicasets/rs" => {
-                owned(json!([owner("Deployment", "prov", Some(true))]))
-            }
-            "/apis/apps/v1/namespaces/csi/deployments/prov" => owned(world),
-            "/apis/example.com/v1/worlds/w" => owned(json!([owner("Galaxy", "../g", Some(true))])),
-            _ => Answer::refusal(404, "NotFound", "not found"),
-        }
-    }
-
-    #[tokio::test]
-    async fn the_owner_itself_is_not_read() {
-        for (levels, expected, reads) in [
-            (0, "v1 Pod prov-0 u", 1),
-            (1, "apps/v1 ReplicaSet rs rs", 1),
-            (2, "apps/v1 Deployment prov prov", 2),
-            (3, "example.com/v1 World w w", 3),
-            (4, "apps/v1 Galaxy ../g ../g", 4),
-        ] {
-            let server = Server::new(|_, request| cluster(&request.url));
-            let owner = find_owner(&client(&server), "csi", "prov-0", levels).await.unwrap();
-            assert_eq!(shown(&owner), expected);
-            assert_eq!(server.requests().len(), 2 * reads, "each with its kind's names");
-        }
-    }
-
-    #[tokio::test]
-    async fn an_unreadable_object_is_an_error() {
-        for (pod, levels, expected) in [
-            ("ghost", 0, "get object: not found"),
-            ("a/b", 1, "get object: invalid resource name \"a/b\": [may not contain '/']"),
-            ("prov-0", 5, "get object: no matches for kind \"Galaxy\" in version \"apps/v1\""),
-        ] {
-            let server = Server::new(|_, request| cluster(&request.url));
-            let error = find_owner(&client(&server), "csi", pod, levels).await.unwrap_err();
-            assert_eq!(error, expected);
-        }
-        let refused = Server::new(|_, _| Answer::refusal(403, "Forbidden", "no"));
-        let error = find_owner(&client(&refused), "csi", "prov-0", 1).await.unwrap_err();
-        assert_eq!(error, "get object: no");
     }
 }

@@ -99,15 +99,6 @@ mod tests {
     }
 
     #[test]
-    fn segments_are_equal_by_content() {
-        let both = segment(&[("zone", "z"), ("rack", "r")]);
-        assert_eq!(both, segment(&[("rack", "r"), ("zone", "z")]));
-        assert_ne!(both, segment(&[("zone", "z")]));
-        assert_eq!(both.to_string(), "rack=r,zone=z");
-        assert_eq!(Segment::default().to_string(), "everywhere");
-    }
-
-    #[test]
     fn a_node_with_all_labels_gives_a_segment_and_a_driver_without_keys_all_nodes() {
         let of = |labels: &[(&str, &str)]| {
             let labels = labels.iter().map(|(key, value)| (key.to_string(), value.to_string()));

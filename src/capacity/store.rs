@@ -143,22 +143,12 @@ mod tests {
     use super::*;
     use crate::kube::testing::{Answer, Server, client};
 
-    fn kinds(kinds: &Value) -> Answer {
-        Answer::json(200, &json!({"resources": kinds}))
-    }
-
-    /// A server with the pod `prov-0` without owners, which serves the kind in `version`.
-    fn server(version: &'static str) -> Server {
-        let path = format!("/apis/storage.k8s.io/{version}");
+    /// A server that serves the objects, and nothing else.
+    fn server() -> Server {
         let objects = json!([{"name": "csistoragecapacities", "kind": "CSIStorageCapacity", "namespaced": true}]);
         Server::new(move |_, request| match &*request.url {
-            "/api/v1" => kinds(&json!([{"name": "pods", "kind": "Pod", "namespaced": true}])),
-            "/api/v1/namespaces/csi/pods/prov-0" => {
-                Answer::json(200, &json!({"metadata": {"uid": "u"}}))
-            }
-            url if url == path => kinds(&objects),
-            "/apis/storage.k8s.io/v1" => kinds(&json!([])),
-            _ => Answer::refusal(404, "NotFound", "pods \"ghost\" not found"),
+            "/apis/storage.k8s.io/v1" => Answer::json(200, &json!({"resources": objects})),
+            _ => Answer::refusal(404, "NotFound", "not found"),
         })
     }
 
@@ -175,35 +165,16 @@ mod tests {
         }
     }
 
-    fn flags(owner: Option<(&str, u32)>) -> flags::Capacity {
-        in_namespace("csi", owner)
-    }
-
     async fn find(flags: flags::Capacity) -> Result<Option<Store>, String> {
-        find_at(&server("v1"), flags).await
-    }
-
-    async fn find_at(server: &Server, flags: flags::Capacity) -> Result<Option<Store>, String> {
-        Store::find(&client(server), &client(server), &flags).await
+        let client = client(&server());
+        Store::find(&client, &client, &flags).await
     }
 
     #[tokio::test]
-    async fn objects_go_to_the_namespace_and_belong_to_the_owner() {
-        let found = find(flags(Some(("prov-0", 0)))).await.unwrap().unwrap();
-        assert_eq!(found.namespace, "csi");
-        assert_eq!(found.owner.map(|owner| owner.uid).as_deref(), Some("u"));
-        let without = find(flags(None)).await.unwrap().unwrap();
-        assert_eq!(without.owner, None, "and no pod is needed");
-    }
-
-    #[tokio::test]
-    async fn the_newest_version_is_taken_that_the_server_serves() {
-        for (served, expected) in [("v1", Some("v1")), ("v1beta1", Some("v1beta1")), ("v2", None)] {
-            let found = find_version(&client(&server(served))).await.unwrap();
-            assert_eq!(found, expected, "{served}");
-        }
+    async fn a_server_that_does_not_say_what_it_serves_is_reported() {
         let mute = Server::new(|_, _| Answer::status(500));
-        let error = find_at(&mute, flags(None)).await.err().unwrap();
+        let error =
+            Destination::find(&client(&mute), &in_namespace("csi", None)).await.unwrap_err();
         let prefix = "unexpected error when checking for the V1 CSIStorageCapacity API: ";
         assert!(error.starts_with(prefix), "{error}");
     }
@@ -215,15 +186,7 @@ mod tests {
         for (flags, expected) in [
             (in_namespace("", Some(("", 1))), namespace),
             (in_namespace("", None), namespace),
-            (flags(Some(("", 0))), pod),
-            (
-                flags(Some(("ghost", 0))),
-                "look up owner(s) of pod: get object: pods \"ghost\" not found",
-            ),
-            (
-                flags(Some(("prov-0", 1))),
-                "look up owner(s) of pod: v1/Pod \"prov-0\" in namespace \"csi\" has no controlling owner, cannot unwind the ownership further",
-            ),
+            (in_namespace("csi", Some(("", 0))), pod),
         ] {
             assert_eq!(find(flags).await.err().as_deref(), Some(expected));
         }

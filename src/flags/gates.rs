@@ -334,12 +334,4 @@ mod tests {
             assert_eq!(resolve(text).unwrap().1, [warning]);
         }
     }
-
-    #[test]
-    fn the_usage_lists_what_can_still_change() {
-        assert!(
-            usage().contains("CrossNamespaceVolumeDataSource=true|false (ALPHA - default=false)")
-        );
-        assert!(!usage().contains("Topology"));
-    }
 }

@@ -1,9 +1,8 @@
 use proptest::{collection::vec, prelude::*};
 use serde_json::json;
-use tokio::time::{Duration, timeout};
+use tokio::time::Duration;
 
 use super::{testing::node, *};
-use crate::kube::Listed;
 
 const DRIVER: &str = "disk.example.com";
 
@@ -89,23 +88,6 @@ fn only_labels_named_by_the_drivers_keys_are_kept() {
 }
 
 #[test]
-fn heartbeats_and_other_labels_are_no_changes() {
-    let fixture =
-        Fixture::with(vec![csi_node("n1", Some(&["zone"]))], vec![node("n1", &[("zone", "a")])]);
-    let changes = *fixture.nodes.changes().borrow();
-    fixture.node(InformerEvent::Apply(node("n1", &[("zone", "a"), ("beat", "7")])));
-    fixture.csi(InformerEvent::Apply(csi_node("n1", Some(&["zone"]))));
-    fixture.relist(vec![node("n1", &[("zone", "a")])]);
-    assert!(fixture.take_changes().is_empty());
-    assert_eq!(*fixture.nodes.changes().borrow(), changes);
-    fixture.node(InformerEvent::Apply(node("n1", &[("zone", "b")])));
-    fixture.node(InformerEvent::Delete(node("n1", &[])));
-    fixture.csi(InformerEvent::Delete(csi_node("n1", None)));
-    assert_eq!(fixture.take_changes(), ["node n1", "node n1", "csi n1"]);
-    assert_eq!(*fixture.nodes.changes().borrow(), changes + 3);
-}
-
-#[test]
 fn objects_deleted_between_two_lists_are_reported() {
     let fixture = Fixture::with(
         vec![csi_node("n1", Some(&["zone"])), csi_node("n2", Some(&["zone"]))],
@@ -148,38 +130,6 @@ fn the_most_common_keys_win_and_among_equals_the_first() {
     assert_eq!(usual(&[&["b"], &["a"], &["b"], &[], &[], &[]]), Some(keys(&["b"])));
     assert_eq!(usual(&[&["b"], &["a", "c"], &["a"]]), Some(keys(&["a"])));
     assert_eq!(usual(&[&[], &[]]), None);
-}
-
-#[test]
-fn nodes_in_one_place_are_one_place() {
-    let names: Vec<String> = (0..100).map(|n| format!("n{n}")).collect();
-    let fixture = Fixture::with(
-        names[1..].iter().map(|name| csi_node(name, Some(&["zone"]))).collect(),
-        names.iter().map(|name| node(name, &[("zone", "a")])).chain([node("bare", &[])]).collect(),
-    );
-    let place = [("zone".to_owned(), "a".to_owned())].into();
-    assert_eq!(fixture.nodes.places(&keys(&["zone"])), [place]);
-    assert_eq!(fixture.nodes.driver_places().len(), 1);
-}
-
-#[test]
-fn a_fixed_node_is_listed_and_has_its_segments() {
-    let segments = [("zone".to_owned(), "a".to_owned()), ("rack".to_owned(), "7".to_owned())];
-    let nodes = Nodes::fixed(DRIVER, "n1", &segments.into());
-    assert_eq!(nodes.registration("n1"), Registration::Driver(keys(&["rack", "zone"])));
-    assert_eq!(nodes.labels("n1").unwrap().get("zone"), Some("a"));
-    assert_eq!(nodes.readiness(), Ok(()));
-}
-
-#[tokio::test(start_paused = true)]
-async fn listed_waits_for_csi_nodes_and_nodes() {
-    let nodes = Nodes::for_driver(DRIVER);
-    let quiet = |_: NodeChange<'_>| {};
-    nodes.on_csi_node_event(InformerEvent::InitDone(Listed::default()), &quiet);
-    assert!(timeout(Duration::from_secs(1), nodes.listed()).await.is_err());
-    nodes.begin_list();
-    nodes.on_node_event(InformerEvent::InitDone(Listed::default()), &quiet);
-    nodes.listed().await;
 }
 
 /// An event in the cluster.

@@ -66,33 +66,6 @@ fn published(index: &CapacityIndex, class: &str, zone: &str) -> Option<String> {
 }
 
 #[test]
-fn new_pairs_are_queried_and_removed_ones_swept() {
-    let mut index = CapacityIndex::default();
-    assert_eq!(index.set_segments(zones(&["a"])), []);
-    assert_eq!(upsert_class(&mut index, "fast"), [ask("fast", "a")]);
-    assert_eq!(index.set_segments(zones(&["a", "b"])), [ask("fast", "b")]);
-    assert_eq!(upsert_class(&mut index, "fast"), [ask("fast", "a"), ask("fast", "b")], "changed");
-    assert_eq!(index.upsert_object(object("1", 0, "fast", "a")), []);
-    assert_eq!(index.upsert_object(object("2", 0, "fast", "b")), []);
-    assert_eq!(index.set_segments(zones(&["a", "b"])), [], "nothing new");
-    assert_eq!(index.set_segments(zones(&["b", "c"])), [ask("fast", "c"), sweep("1")]);
-    assert_eq!(index.remove_class("fast"), [sweep("1"), sweep("2")]);
-    assert_eq!(index.remove_class("fast"), [], "not known");
-    assert_eq!(index.object_counts(), object_counts(0, 0, 2));
-}
-
-#[test]
-fn an_object_that_is_wanted_again_is_not_swept() {
-    let mut index = index();
-    index.upsert_object(object("1", 0, "fast", "a"));
-    assert_eq!(index.remove_class("fast"), [sweep("1")]);
-    assert!(index.obsolete("1").is_some());
-    upsert_class(&mut index, "fast");
-    assert_eq!(index.obsolete("1"), None);
-    assert_eq!(published(&index, "fast", "a").as_deref(), Some("1"));
-}
-
-#[test]
 fn of_several_objects_the_oldest_is_kept_in_any_order() {
     for order in [["old", "new"], ["new", "old"]] {
         let mut index = index();
@@ -110,40 +83,6 @@ fn of_several_objects_the_oldest_is_kept_in_any_order() {
     let mut index = index();
     index.upsert_object(object("y", 0, "fast", "a"));
     assert_eq!(index.upsert_object(object("x", 0, "fast", "a")), [sweep("y")]);
-}
-
-#[test]
-fn objects_for_unwanted_pairs_are_swept() {
-    let mut index = index();
-    assert_eq!(index.upsert_object(object("class", 0, "gone", "a")), [sweep("class")]);
-    assert_eq!(index.upsert_object(object("zone", 0, "fast", "z")), [sweep("zone")]);
-    let odd = Object { pair: None, ..object("odd", 0, "fast", "a") };
-    assert_eq!(index.upsert_object(odd), [sweep("odd")]);
-    let stopping = Object { terminating: true, ..object("ending", 0, "gone", "b") };
-    assert_eq!(index.upsert_object(stopping), [], "somebody has deleted it");
-    assert_eq!(index.object_counts(), object_counts(4, 0, 4));
-    let sweeps: Vec<Key> =
-        index.poll().into_iter().filter(|key| matches!(key, Key::Sweep(_))).collect();
-    assert_eq!(sweeps, [sweep("class"), sweep("odd"), sweep("zone")]);
-}
-
-#[test]
-fn an_object_deleted_between_lists_is_created_again() {
-    let mut index = index();
-    index.upsert_object(object("1", 0, "fast", "a"));
-    index.upsert_object(object("2", 0, "fast", "b"));
-    assert_eq!(index.on_listed(&listed(["1-0", "2-0"])), []);
-    assert_eq!(index.on_listed(&listed(["2-0"])), [ask("fast", "a")]);
-}
-
-#[test]
-fn an_object_replaced_under_its_name_leaves_its_pair() {
-    let mut index = index();
-    index.upsert_object(object("1", 0, "fast", "a"));
-    assert_eq!(index.upsert_object(object("1", 1, "fast", "b")), [ask("fast", "a")]);
-    assert_eq!(published(&index, "fast", "b").as_deref(), Some("1"));
-    assert_eq!(index.remove_object("1"), [ask("fast", "b")]);
-    assert_eq!(index.object_counts(), object_counts(4, 0, 0));
 }
 
 #[test]
@@ -179,17 +118,6 @@ fn a_new_pair_is_queried_twice() {
     assert!(index.mark_queried(&pair("slow", "c")));
     index.set_segments(zones(&["a"]));
     assert!(!index.mark_queried(&pair("fast", "c")), "gone again");
-}
-
-#[test]
-fn a_volume_refreshes_its_class_or_its_segments() {
-    let index = index();
-    assert_eq!(index.refresh_class("fast"), [ask("fast", "a"), ask("fast", "b")]);
-    assert_eq!(index.refresh_class("gone"), []);
-    assert_eq!(
-        index.refresh_segments([segment("b"), segment("z")]),
-        [ask("fast", "b"), ask("slow", "b")]
-    );
 }
 
 // === random histories ===
