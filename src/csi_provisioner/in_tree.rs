@@ -84,9 +84,9 @@ impl ProvisionerSettings {
                 "the volume belongs to the CSI driver {:?}, but its annotation names {:?}: it is not deleted",
                 csi.driver, self.driver.name
             ))),
-            (None, Some(_)) => self
-                .translated(volume)
-                .map(|translated| Cow::Owned(translated.source.volume_handle)),
+            (None, Some(_)) => {
+                self.translated(volume).map(|translated| Cow::Owned(translated.handle))
+            }
             (None, None) => Err(Failure::new("invalid CSI PV")),
         }
     }

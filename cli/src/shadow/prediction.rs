@@ -116,7 +116,7 @@ fn context(
     found: &Value,
 ) -> Result<BTreeMap<String, String>, Failure> {
     if volume.spec.in_tree.is_some() {
-        return Ok(settings.translated(volume)?.source.volume_attributes.unwrap_or_default());
+        return Ok(settings.translated(volume)?.attributes);
     }
     let attributes = found.pointer("/spec/csi/volumeAttributes").and_then(Value::as_object);
     let texts = attributes.into_iter().flatten().filter(|(key, _)| *key != IDENTITY);

@@ -1,7 +1,5 @@
 //! AWS EBS.
 
-use std::collections::BTreeMap;
-
 use go_fmt::quote;
 use k8s_openapi::api::core::v1::{
     AWSElasticBlockStoreVolumeSource, CSIPersistentVolumeSource, PersistentVolume,
@@ -56,16 +54,8 @@ fn to_in_tree(
 
 fn to_csi(_: &dyn Volume, source: &InTreeSource) -> Option<Translated> {
     let InTreeSource::AwsEbs(ebs) = source else { return None };
-    Some(volume_id(&ebs.volume_id).map(|volume_handle| CSIPersistentVolumeSource {
-        volume_handle,
-        fs_type: ebs.fs_type.clone(),
-        read_only: ebs.read_only,
-        volume_attributes: Some(BTreeMap::from([(
-            PARTITION.to_owned(),
-            ebs.partition.unwrap_or(0).to_string(),
-        )])),
-        ..CSIPersistentVolumeSource::default()
-    }))
+    let partition = ebs.partition.map(|partition| (PARTITION.to_owned(), partition.to_string()));
+    Some(volume_id(&ebs.volume_id).map(|id| (id, partition.into_iter().collect())))
 }
 
 /// EBS' own id of a volume that Kubernetes calls `aws://<zone>/<id>`, `aws:///<id>` or by its id.

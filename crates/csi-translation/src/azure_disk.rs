@@ -1,19 +1,18 @@
 //! Azure's managed disks.
 
-use std::collections::BTreeMap;
-
 use k8s_openapi::api::core::v1::{
     AzureDiskVolumeSource, CSIPersistentVolumeSource, PersistentVolume,
 };
 
-use crate::{Class, InTreeSource, Plugin, Translated, Untranslatable, Volume, class, kept, spec};
+use crate::{
+    Class, InTreeSource, Plugin, Translated, Untranslatable, Volume, attributes, class, kept, spec,
+};
 
 const DRIVER: &str = "disk.csi.azure.com";
 const ZONE: &str = "topology.disk.csi.azure.com/zone";
 const MANAGED: &str = "Managed";
 
-// The driver's volume attributes.
-const KIND: &str = "kind";
+/// A volume attribute of the driver.
 const CACHING_MODE: &str = "cachingmode";
 
 /// The pattern of a managed disk's URI, as printed in messages.
@@ -110,20 +109,9 @@ fn source_of(disk: &AzureDiskVolumeSource) -> Translated {
             "kind({kind}) is not supported in csi migration"
         )));
     }
-    let given = [
-        (KIND, Some(MANAGED)),
-        (CACHING_MODE, disk.caching_mode.as_deref()),
-        (class::FS_TYPE, disk.fs_type.as_deref()),
-    ];
-    let given =
-        given.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?.to_owned())));
-    Ok(CSIPersistentVolumeSource {
-        volume_handle: disk.disk_uri.clone(),
-        fs_type: disk.fs_type.clone(),
-        read_only: disk.read_only,
-        volume_attributes: Some(given.collect::<BTreeMap<_, _>>()),
-        ..CSIPersistentVolumeSource::default()
-    })
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    let given = [(CACHING_MODE, text(&disk.caching_mode)), (class::FS_TYPE, text(&disk.fs_type))];
+    Ok((disk.disk_uri.clone(), attributes(given)))
 }
 
 #[cfg(test)]

@@ -1,13 +1,11 @@
 //! Azure's file shares.
 
-use std::collections::BTreeMap;
-
 use go_fmt::quote;
 use k8s_openapi::api::core::v1::{
-    AzureFilePersistentVolumeSource, CSIPersistentVolumeSource, PersistentVolume, SecretReference,
+    AzureFilePersistentVolumeSource, CSIPersistentVolumeSource, PersistentVolume,
 };
 
-use crate::{InTreeSource, Plugin, Translated, Untranslatable, Volume, kept, spec};
+use crate::{InTreeSource, Plugin, Translated, Untranslatable, Volume, attributes, kept, spec};
 
 const DRIVER: &str = "file.csi.azure.com";
 /// The annotation with the resource group of a PersistentVolume's share.
@@ -101,19 +99,7 @@ fn source_of(volume: &dyn Volume, share: &AzureFilePersistentVolumeSource) -> Tr
     let group = volume.annotation(RESOURCE_GROUP).unwrap_or_default();
     let account = account(&share.secret_name).unwrap_or(&share.secret_name);
     let handle = [group, account, &share.share_name, volume.name(), namespace].join("#");
-    Ok(CSIPersistentVolumeSource {
-        volume_handle: handle,
-        read_only: share.read_only,
-        volume_attributes: Some(BTreeMap::from([(
-            SHARE_NAME.to_owned(),
-            share.share_name.clone(),
-        )])),
-        node_stage_secret_ref: Some(SecretReference {
-            name: Some(share.secret_name.clone()),
-            namespace: Some(namespace.to_owned()),
-        }),
-        ..CSIPersistentVolumeSource::default()
-    })
+    Ok((handle, attributes([(SHARE_NAME, share.share_name.clone())])))
 }
 
 /// The storage account in a secret's name.

@@ -1,5 +1,7 @@
 //! Cinder, of `OpenStack`.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::core::v1::{
     CSIPersistentVolumeSource, CinderPersistentVolumeSource, PersistentVolume,
 };
@@ -44,12 +46,7 @@ fn to_in_tree(
 
 fn to_csi(_: &dyn Volume, source: &InTreeSource) -> Option<Translated> {
     let InTreeSource::Cinder(cinder) = source else { return None };
-    Some(Ok(CSIPersistentVolumeSource {
-        volume_handle: cinder.volume_id.clone(),
-        fs_type: cinder.fs_type.clone(),
-        read_only: cinder.read_only,
-        ..CSIPersistentVolumeSource::default()
-    }))
+    Some(Ok((cinder.volume_id.clone(), BTreeMap::new())))
 }
 
 #[cfg(test)]

@@ -1,13 +1,11 @@
 //! Google Compute Engine's persistent disks.
 
-use std::collections::BTreeMap;
-
 use k8s_openapi::api::core::v1::{
     CSIPersistentVolumeSource, GCEPersistentDiskVolumeSource, PersistentVolume,
 };
 
 use crate::{
-    Class, InTreeSource, Plugin, Translated, Untranslatable, Volume, attribute, class,
+    Class, InTreeSource, Plugin, Translated, Untranslatable, Volume, attribute, attributes, class,
     partition::{self, PARTITION},
     spec, topology,
 };
@@ -61,16 +59,8 @@ fn disk_name(handle: &str) -> Result<&str, Untranslatable> {
 
 fn to_csi(volume: &dyn Volume, source: &InTreeSource) -> Option<Translated> {
     let InTreeSource::GcePd(disk) = source else { return None };
-    Some(handle(volume, &disk.pd_name).map(|volume_handle| CSIPersistentVolumeSource {
-        volume_handle,
-        fs_type: disk.fs_type.clone(),
-        read_only: disk.read_only,
-        volume_attributes: Some(BTreeMap::from([(
-            PARTITION.to_owned(),
-            disk.partition.filter(|it| *it != 0).map(|it| it.to_string()).unwrap_or_default(),
-        )])),
-        ..CSIPersistentVolumeSource::default()
-    }))
+    let partition = disk.partition.map(|it| it.to_string()).unwrap_or_default();
+    Some(handle(volume, &disk.pd_name).map(|handle| (handle, attributes([(PARTITION, partition)]))))
 }
 
 /// The handle without the project, which the plugin's PersistentVolumes do not contain: their disks

@@ -51,8 +51,8 @@ const PLUGINS: [&Plugin; 7] = [
     &vsphere::PLUGIN,
 ];
 
-/// A CSI source, but for the driver's name.
-type Translated = Result<CSIPersistentVolumeSource, Untranslatable>;
+/// The driver's handle of a volume, and the attributes from which [`Plugin::to_in_tree`] makes the same source.
+type Translated = Result<(String, BTreeMap<String, String>), Untranslatable>;
 
 /// One in-tree plugin and the driver that took over from it.
 #[derive(Debug)]
@@ -65,8 +65,7 @@ struct Plugin {
     class_to_csi: fn(&mut Class<'_>) -> Result<(), Untranslatable>,
     /// Adds the plugin's source to a PersistentVolume whose CSI source was removed.
     to_in_tree: fn(&CSIPersistentVolumeSource, &mut PersistentVolume) -> Result<(), Untranslatable>,
-    /// The CSI source, but for the driver's name, of a PersistentVolume with this source; `None` if the
-    /// source is another plugin's.
+    /// What the driver knows a PersistentVolume with this source by; `None` if the source is another plugin's.
     to_csi: fn(&dyn Volume, &InTreeSource) -> Option<Translated>,
     /// The node affinity of the plugin's PersistentVolume, in the driver's keys.
     node_affinity: fn(&dyn Volume) -> Option<VolumeNodeAffinity>,
@@ -118,11 +117,13 @@ pub trait Volume {
     fn in_tree(&self) -> Option<&InTreeSource>;
 }
 
-/// The CSI form of an in-tree PersistentVolume.
+/// What the driver answered, as an in-tree PersistentVolume shows it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CsiVolume {
-    /// The CSI source.
-    pub source: CSIPersistentVolumeSource,
+    /// The driver's handle.
+    pub handle: String,
+    /// The volume's attributes.
+    pub attributes: BTreeMap<String, String>,
     /// The volume's node affinity, in the driver's topology keys.
     pub node_affinity: Option<VolumeNodeAffinity>,
 }
@@ -174,9 +175,9 @@ impl Migration {
     /// Translates a PersistentVolume of the plugin to CSI.
     pub fn to_csi(self, volume: &dyn Volume) -> Result<CsiVolume, Untranslatable> {
         let translated = volume.in_tree().and_then(|part| (self.0.to_csi)(volume, part));
-        let mut source = translated.unwrap_or(Err(Untranslatable::OtherPlugin(self.0.in_tree)))?;
-        self.0.driver.clone_into(&mut source.driver);
-        Ok(CsiVolume { source, node_affinity: (self.0.node_affinity)(volume) })
+        let other = Untranslatable::OtherPlugin(self.0.in_tree);
+        let (handle, attributes) = translated.ok_or(other)??;
+        Ok(CsiVolume { handle, attributes, node_affinity: (self.0.node_affinity)(volume) })
     }
 }
 
@@ -193,6 +194,11 @@ fn spec(volume: &mut PersistentVolume) -> &mut PersistentVolumeSpec {
 /// A volume attribute.
 fn attribute<'a>(csi: &'a CSIPersistentVolumeSource, key: &str) -> Option<&'a str> {
     csi.volume_attributes.as_ref()?.get(key).map(String::as_str)
+}
+
+/// Attributes of a volume.
+fn attributes<const N: usize>(all: [(&str, String); N]) -> BTreeMap<String, String> {
+    all.map(|(key, value)| (key.to_owned(), value)).into()
 }
 
 #[cfg(test)]

@@ -1,15 +1,15 @@
 //! Portworx.
 
-use std::mem::take;
+use std::{collections::BTreeMap, mem::take};
 
 use k8s_openapi::api::core::v1::{
-    CSIPersistentVolumeSource, PersistentVolume, PortworxVolumeSource, SecretReference,
+    CSIPersistentVolumeSource, PersistentVolume, PortworxVolumeSource,
 };
 
 use crate::{Class, InTreeSource, Plugin, Translated, Untranslatable, Volume, kept, spec};
 
 const DRIVER: &str = "pxd.portworx.com";
-/// The parameter of classes and annotation of volumes with the name of the secret for everything.
+/// The parameter with the name of the secret for everything.
 const AUTH_SECRET_NAME: &str = "openstorage.io/auth-secret-name";
 /// The key of its namespace.
 const AUTH_SECRET_NAMESPACE: &str = "openstorage.io/auth-secret-namespace";
@@ -64,24 +64,9 @@ fn to_in_tree(
     Ok(())
 }
 
-fn to_csi(volume: &dyn Volume, source: &InTreeSource) -> Option<Translated> {
+fn to_csi(_: &dyn Volume, source: &InTreeSource) -> Option<Translated> {
     let InTreeSource::Portworx(disk) = source else { return None };
-    let annotated =
-        volume.annotation(AUTH_SECRET_NAME).zip(volume.annotation(AUTH_SECRET_NAMESPACE));
-    let secret = annotated.map(|(name, namespace)| SecretReference {
-        name: Some(name.to_owned()),
-        namespace: Some(namespace.to_owned()),
-    });
-    Some(Ok(CSIPersistentVolumeSource {
-        volume_handle: disk.volume_id.clone(),
-        fs_type: disk.fs_type.clone(),
-        controller_publish_secret_ref: secret.clone(),
-        node_stage_secret_ref: secret.clone(),
-        node_publish_secret_ref: secret.clone(),
-        controller_expand_secret_ref: secret.clone(),
-        node_expand_secret_ref: secret,
-        ..CSIPersistentVolumeSource::default()
-    }))
+    Some(Ok((disk.volume_id.clone(), BTreeMap::new())))
 }
 
 #[cfg(test)]

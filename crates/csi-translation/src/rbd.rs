@@ -7,7 +7,8 @@ use k8s_openapi::api::core::v1::{
 };
 
 use crate::{
-    Class, InTreeSource, Plugin, Translated, Untranslatable, Volume, attribute, class, kept, spec,
+    Class, InTreeSource, Plugin, Translated, Untranslatable, Volume, attribute, attributes, class,
+    kept, spec,
 };
 
 const DRIVER: &str = "rbd.csi.ceph.com";
@@ -23,15 +24,14 @@ const IMAGE_FEATURES: &str = "imageFeatures";
 const IMAGE_FORMAT: &str = "imageFormat";
 const IMAGE_NAME: &str = "imageName";
 const JOURNAL_POOL: &str = "journalPool";
-const MIGRATION: &str = "migration";
 const MONITORS: &str = "monitors";
 const POOL: &str = "pool";
+/// The attributes that annotations keep.
+const ANNOTATED: [&str; 4] = [CLUSTER_ID, JOURNAL_POOL, IMAGE_FEATURES, IMAGE_FORMAT];
 /// The plugin's default pool.
 const DEFAULT_POOL: &str = "rbd";
 const DEFAULT_USER: &str = "admin";
 const DEFAULT_NAMESPACE: &str = "default";
-const DEFAULT_FEATURES: &str = "layering";
-const TRUE: &str = "true";
 
 /// The parameters that are set to the plugin's administrator secret.
 const SECRET_NAMES: [&str; 3] = [
@@ -57,7 +57,7 @@ pub(crate) const PLUGIN: Plugin = Plugin {
 /// Parameters that the plugin did not support are dropped.
 fn class_to_csi(class: &mut Class<'_>) -> Result<(), Untranslatable> {
     let mut parameters = BTreeMap::from([
-        (MIGRATION.to_owned(), TRUE.to_owned()),
+        ("migration".to_owned(), "true".to_owned()),
         (POOL.to_owned(), DEFAULT_POOL.to_owned()),
     ]);
     let mut set = |keys: &[&str], value: &str| {
@@ -106,7 +106,7 @@ fn to_in_tree(
     let of = |key| attribute(csi, key).unwrap_or_default().to_owned();
     let annotations = volume.metadata.annotations.get_or_insert_default();
     annotations.insert(VOLUME_HANDLE.to_owned(), csi.volume_handle.clone());
-    for key in [CLUSTER_ID, JOURNAL_POOL, IMAGE_FEATURES, IMAGE_FORMAT] {
+    for key in ANNOTATED {
         annotations.insert(key.to_owned(), of(key));
     }
     let user = Some(of(ADMIN_ID)).filter(|user| !user.is_empty());
@@ -127,36 +127,14 @@ fn to_csi(volume: &dyn Volume, source: &InTreeSource) -> Option<Translated> {
     let InTreeSource::Rbd(rbd) = source else { return None };
     let pool = rbd.pool.clone().unwrap_or_default();
     let annotation = |key| volume.annotation(key).unwrap_or_default().to_owned();
-    let features = Some(annotation(IMAGE_FEATURES)).filter(|it| !it.is_empty());
-    let mut attributes = BTreeMap::from(
-        [
-            (IMAGE_NAME, rbd.image.clone()),
-            (POOL, pool.clone()),
-            (IMAGE_FEATURES, features.unwrap_or_else(|| DEFAULT_FEATURES.to_owned())),
-            (IMAGE_FORMAT, annotation(IMAGE_FORMAT)),
-            (JOURNAL_POOL, annotation(JOURNAL_POOL)),
-            (MIGRATION, TRUE.to_owned()),
-            ("tryOtherMounters", TRUE.to_owned()),
-        ]
-        .map(|(key, value)| (key.to_owned(), value)),
-    );
-    let known = volume.annotation(VOLUME_HANDLE).filter(|handle| !handle.is_empty());
-    let (volume_handle, cluster) = if let Some(handle) = known {
-        (handle.to_owned(), annotation(CLUSTER_ID))
-    } else {
-        let cluster = cluster_id(&rbd.monitors.join(","));
-        attributes.insert("staticVolume".to_owned(), TRUE.to_owned());
-        (migrated_handle(&cluster, &rbd.image, &pool), cluster)
-    };
-    attributes.insert(CLUSTER_ID.to_owned(), cluster);
-    Some(Ok(CSIPersistentVolumeSource {
-        volume_handle,
-        fs_type: rbd.fs_type.clone(),
-        volume_attributes: Some(attributes),
-        node_stage_secret_ref: rbd.secret_ref.clone(),
-        controller_expand_secret_ref: rbd.secret_ref.clone(),
-        ..CSIPersistentVolumeSource::default()
-    }))
+    let known = Some(annotation(VOLUME_HANDLE)).filter(|handle| !handle.is_empty());
+    let handle = known.unwrap_or_else(|| {
+        migrated_handle(&cluster_id(&rbd.monitors.join(",")), &rbd.image, &pool)
+    });
+    let user = rbd.user.clone().unwrap_or_default();
+    let mut given = attributes([(IMAGE_NAME, rbd.image.clone()), (POOL, pool), (ADMIN_ID, user)]);
+    given.extend(attributes(ANNOTATED.map(|key| (key, annotation(key)))));
+    Some(Ok((handle, given)))
 }
 
 /// The driver's handle of an image that the plugin created: the hash of its monitors, the image,

@@ -136,14 +136,12 @@ pub(crate) fn in_tree(
 
 /// A PersistentVolume of the plugin, translated to CSI.
 pub(crate) fn csi(plugin: &'static Plugin, volume: &Value) -> Result<CsiVolume, String> {
-    let translated = Migration(plugin).to_csi(&Whole::of(volume)).map_err(|why| why.to_string())?;
-    assert_eq!(translated.source.driver, plugin.driver);
-    Ok(translated)
+    Migration(plugin).to_csi(&Whole::of(volume)).map_err(|why| why.to_string())
 }
 
 /// The handle of such a volume.
 pub(crate) fn handle(plugin: &'static Plugin, volume: &Value) -> Result<String, String> {
-    Ok(csi(plugin, volume)?.source.volume_handle)
+    Ok(csi(plugin, volume)?.handle)
 }
 
 /// The node affinity of a PersistentVolume of the plugin, in the driver's keys.

@@ -1,14 +1,14 @@
 //! Virtual disks of `VMware`'s `vSphere`.
 
-use std::{collections::BTreeMap, mem::take};
+use std::mem::take;
 
 use k8s_openapi::api::core::v1::{
     CSIPersistentVolumeSource, PersistentVolume, VsphereVirtualDiskVolumeSource,
 };
 
 use crate::{
-    Class, InTreeSource, Plugin, Translated, Untranslatable, Volume, attribute, class, spec,
-    topology,
+    Class, InTreeSource, Plugin, Translated, Untranslatable, Volume, attribute, attributes, class,
+    spec, topology,
 };
 
 const DRIVER: &str = "csi.vsphere.vmware.com";
@@ -18,7 +18,7 @@ const PLACES: [&str; 2] = ["topology.csi.vmware.com/zone", "topology.csi.vmware.
 const PATH: &str = "initialvolumefilepath";
 /// Makes the driver create a volume of the plugin's kind.
 const MARK: &str = "csimigration";
-/// The parameter and volume attribute with the storage policy.
+/// The parameter with the storage policy.
 const POLICY: &str = "storagepolicyname";
 /// The plugin's parameters that the driver supports with [`SUFFIX`].
 const RENAMED: [&str; 8] = [
@@ -75,14 +75,8 @@ fn to_in_tree(
 
 fn to_csi(_: &dyn Volume, source: &InTreeSource) -> Option<Translated> {
     let InTreeSource::Vsphere(disk) = source else { return None };
-    let policy = disk.storage_policy_name.clone().filter(|policy| !policy.is_empty());
-    let policy = policy.map(|policy| (POLICY.to_owned(), policy));
-    Some(Ok(CSIPersistentVolumeSource {
-        volume_handle: disk.volume_path.clone(),
-        fs_type: disk.fs_type.clone(),
-        volume_attributes: Some(BTreeMap::from_iter(policy)),
-        ..CSIPersistentVolumeSource::default()
-    }))
+    let path = || disk.volume_path.clone();
+    Some(Ok((path(), attributes([(PATH, path())]))))
 }
 
 #[cfg(test)]

@@ -1,9 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::testing::{
-    Term, affinity, affinity_of, allowed, class, csi, handle, in_tree, parameters,
-};
+use crate::testing::{Term, affinity, affinity_of, class, handle, in_tree};
 
 const KUBERNETES_ZONE: &str = "topology.kubernetes.io/zone";
 const KUBERNETES_REGION: &str = "topology.kubernetes.io/region";
@@ -11,74 +9,21 @@ const BETA_ZONE: &str = "failure-domain.beta.kubernetes.io/zone";
 const BETA_REGION: &str = "failure-domain.beta.kubernetes.io/region";
 
 #[test]
-fn parameters_of_classes() {
+fn of_parameters_that_mean_the_same_one_counts() {
     let table = [
-        (json!({}), json!({})),
-        (json!({"foo": "bar"}), json!({"foo": "bar"})),
-        (json!({"fstype": "ext3"}), json!({"csi.storage.k8s.io/fstype": "ext3"})),
         (
             json!({"FsType": "xfs", "csi.storage.k8s.io/fstype": "ext3"}),
             json!({"csi.storage.k8s.io/fstype": "xfs"}),
+            json!([]),
         ),
-        (
-            json!({"iopsPerGB": "100"}),
-            json!({"iopsPerGB": "100", "allowautoiopspergbincrease": "true"}),
-        ),
-        (json!({"zone": "a", "Zones": "b", "type": "gp2"}), json!({"type": "gp2"})),
+        (json!({"zone": "a,b"}), json!({}), json!([[[ZONE, ["a,b"]]]])),
+        (json!({"zone": "a", "Zones": "b"}), json!({}), json!([[[ZONE, ["b"]]]])),
+        (json!({"zones": ""}), json!({}), json!([[[ZONE, [""]]]])),
     ];
-    for (given, expected) in table {
-        assert_eq!(parameters(&PLUGIN, &given), expected, "{given}");
+    for (given, parameters, topologies) in table {
+        let expected = json!({"parameters": parameters, "topologies": topologies});
+        assert_eq!(class(&PLUGIN, &given, &json!([])), Ok(expected), "{given}");
     }
-}
-
-#[test]
-fn zones_of_classes_become_topologies() {
-    let topologies = |parameters: Value, allowed: Value| {
-        class(&PLUGIN, &parameters, &allowed).map(|class| class["topologies"].clone())
-    };
-    assert_eq!(topologies(json!({}), json!([])), Ok(json!([])));
-    assert_eq!(topologies(json!({"zone": "a,b"}), json!([])), Ok(json!([[[ZONE, ["a,b"]]]])));
-    // Split at commas and nothing else.
-    assert_eq!(topologies(json!({"ZONES": "a, b"}), json!([])), Ok(json!([[[ZONE, ["a", " b"]]]])));
-    assert_eq!(topologies(json!({"zones": ""}), json!([])), Ok(json!([[[ZONE, [""]]]])));
-    for key in [KUBERNETES_ZONE, BETA_ZONE, ZONE] {
-        assert_eq!(topologies(json!({}), allowed(key, &["a"])), Ok(json!([[[ZONE, ["a"]]]])));
-    }
-    assert_eq!(topologies(json!({}), allowed("rack", &["r"])), Ok(json!([[["rack", ["r"]]]])));
-    assert_eq!(
-        topologies(json!({"zone": "a"}), allowed(ZONE, &["a"])),
-        Err("cannot simultaneously set allowed topologies and zone/zones parameters".into())
-    );
-}
-
-#[test]
-fn a_new_volume_becomes_one_of_the_plugin() {
-    let made = in_tree(
-        &PLUGIN,
-        &json!({"volumeHandle": "vol-1", "fsType": "xfs", "readOnly": true,
-                "volumeAttributes": {"partition": "3", "identity": "lost"}}),
-        &affinity(&[&[(ZONE, &["us-east-1b"])], &[(ZONE, &["us-east-1a"]), ("rack", &["r"])]]),
-    )
-    .unwrap();
-    assert_eq!(
-        made["spec"]["awsElasticBlockStore"],
-        json!({"volumeID": "vol-1", "fsType": "xfs", "readOnly": true, "partition": 3})
-    );
-    assert_eq!(
-        made["spec"]["nodeAffinity"],
-        affinity(&[
-            &[(KUBERNETES_ZONE, &["us-east-1b"]), (KUBERNETES_REGION, &["us-east-1"])],
-            &[
-                (KUBERNETES_ZONE, &["us-east-1a"]),
-                ("rack", &["r"]),
-                (KUBERNETES_REGION, &["us-east-1"])
-            ],
-        ])
-    );
-    assert_eq!(
-        made["metadata"]["labels"],
-        json!({KUBERNETES_ZONE: "us-east-1a__us-east-1b", KUBERNETES_REGION: "us-east-1"})
-    );
 }
 
 #[test]
@@ -90,15 +35,9 @@ fn volumes_of_several_regions_get_no_label_for_one() {
 
 #[test]
 fn a_foreign_volume_is_an_error() {
-    let refused = |csi: Value, terms: Value| in_tree(&PLUGIN, &csi, &terms).unwrap_err();
-    assert_eq!(
-        refused(json!({"volumeHandle": "v", "volumeAttributes": {"partition": ""}}), json!(null)),
-        r#"failed to convert partition  to integer: strconv.Atoi: parsing "": invalid syntax"#
-    );
     let start =
         "failed to translate topology. PV:pv. Error:Failed to handle region topology. error: ";
-    let table: [(Term<'_>, &str); 3] = [
-        (&[(ZONE, &["nowhere"])], "Unexpected zone format: nowhere is not a valid AWS zone"),
+    let table: [(Term<'_>, &str); 2] = [
         (&[("rack", &["r"])], "no zones specified"),
         (
             &[(ZONE, &["us-west-2a", "us-east-1a"])],
@@ -106,8 +45,8 @@ fn a_foreign_volume_is_an_error() {
         ),
     ];
     for (term, why) in table {
-        let refused = refused(json!({"volumeHandle": "v"}), affinity(&[term]));
-        assert_eq!(refused, format!("{start}{why}"));
+        let refused = in_tree(&PLUGIN, &json!({"volumeHandle": "v"}), &affinity(&[term]));
+        assert_eq!(refused, Err(format!("{start}{why}")));
     }
 }
 
@@ -115,14 +54,15 @@ fn a_foreign_volume_is_an_error() {
 fn ids_of_volumes() {
     let id =
         |id: &str| handle(&PLUGIN, &json!({"spec": {"awsElasticBlockStore": {"volumeID": id}}}));
-    let own = || Ok("vol-02399794d890f9375".to_owned());
-    assert_eq!(id("vol-02399794d890f9375"), own());
-    assert_eq!(id("aws:///vol-02399794d890f9375"), own());
-    assert_eq!(id("aws://us-west-2a/vol-02399794d890f9375"), own());
-    assert_eq!(id("aws://us-west-2a//vol-02399794d890f9375/"), own());
-    assert_eq!(id("aws://us-west-2a/vol-1-a_b"), Ok("vol-1-a_b".to_owned()));
-    assert_eq!(id("aws://us_east.1/vol-1"), Ok("vol-1".to_owned()));
-    assert_eq!(id("whatever/it is"), Ok("whatever/it is".to_owned()));
+    for (given, expected) in [
+        ("aws:///vol-02399794d890f9375", "vol-02399794d890f9375"),
+        ("aws://us-west-2a//vol-1/", "vol-1"),
+        ("aws://us-west-2a/vol-1-a_b", "vol-1-a_b"),
+        ("aws://us_east.1/vol-1", "vol-1"),
+        ("whatever/it is", "whatever/it is"),
+    ] {
+        assert_eq!(id(given).as_deref(), Ok(expected));
+    }
     let start = "failed to translate Kubernetes ID to EBS Volume ID Invalid";
     let odd = ["aws://us-west-2a/02399794d890f9375", "aws://z/vol-1/x", "aws://vol-1", "aws://"];
     // Go's library takes the last two.
@@ -137,71 +77,58 @@ fn ids_of_volumes() {
     );
 }
 
-#[test]
-fn a_volume_of_the_plugin_is_one_of_the_driver() {
-    let translated = csi(
-        &PLUGIN,
-        &json!({"spec": {"awsElasticBlockStore":
-            {"volumeID": "aws://z/vol-1", "fsType": "ext4", "readOnly": true, "partition": 2}}}),
-    );
-    assert_eq!(
-        serde_json::to_value(translated.unwrap().source).unwrap(),
-        json!({"driver": DRIVER, "volumeHandle": "vol-1", "fsType": "ext4", "readOnly": true,
-               "volumeAttributes": {"partition": "2"}})
-    );
-}
-
 /// csi-translation-lib's cases for all drivers whose only topology is a zone.
 #[test]
 fn topology_of_the_plugins_volumes() {
-    let ebs = json!({"volumeID": "vol-1"});
-    let of = |labels: Value, affinity: &Value| {
-        affinity_of(
-            &PLUGIN,
-            &json!({"metadata": {"labels": labels},
-                    "spec": {"awsElasticBlockStore": ebs, "nodeAffinity": affinity}}),
-        )
+    let of = |labels: &Value, affinity: &Value| {
+        let spec = json!({"awsElasticBlockStore": {"volumeID": "vol-1"}, "nodeAffinity": affinity});
+        affinity_of(&PLUGIN, &json!({"metadata": {"labels": labels}, "spec": spec}))
     };
-    let nothing = json!(null);
-    assert_eq!(of(json!({}), &nothing), nothing);
-    // Labels, without affinity.
-    assert_eq!(of(json!({KUBERNETES_ZONE: "a"}), &nothing), affinity(&[&[(ZONE, &["a"])]]));
-    assert_eq!(of(json!({BETA_ZONE: "b__ a____b"}), &nothing), affinity(&[&[(ZONE, &["a", "b"])]]));
-    assert_eq!(of(json!({KUBERNETES_ZONE: "__"}), &nothing), nothing);
-    assert_eq!(
-        of(json!({KUBERNETES_ZONE: "a", BETA_ZONE: "b"}), &nothing),
-        affinity(&[&[(ZONE, &["a"])]])
-    );
-    // The label is added to every term without zones.
-    assert_eq!(
-        of(json!({KUBERNETES_ZONE: "a"}), &affinity(&[&[("rack", &["r"])], &[("rack", &["s"])]])),
-        affinity(&[&[("rack", &["r"]), (ZONE, &["a"])], &[("rack", &["s"]), (ZONE, &["a"])]])
-    );
-    // Affinity takes precedence; its older keys are removed.
-    assert_eq!(
-        of(json!({KUBERNETES_ZONE: "label"}), &affinity(&[&[(KUBERNETES_ZONE, &["a"])]])),
-        affinity(&[&[(ZONE, &["a"])]])
-    );
-    assert_eq!(
-        of(json!({}), &affinity(&[&[(BETA_ZONE, &["a"]), (BETA_REGION, &["r"])]])),
-        affinity(&[&[(ZONE, &["a"]), (KUBERNETES_REGION, &["r"])]])
-    );
-    // Of both keys the newer takes precedence.
-    assert_eq!(
-        of(json!({}), &affinity(&[&[(BETA_ZONE, &["b"]), (KUBERNETES_ZONE, &["a"])]])),
-        affinity(&[&[(BETA_ZONE, &["b"]), (ZONE, &["a"])]])
-    );
+    let (none, nothing) = (json!({}), json!(null));
+    let zone = json!({KUBERNETES_ZONE: "a"});
+    let table = [
+        (&none, nothing.clone(), nothing.clone()),
+        // Labels, without affinity.
+        (&zone, nothing.clone(), affinity(&[&[(ZONE, &["a"])]])),
+        (&json!({BETA_ZONE: "b__ a____b"}), nothing.clone(), affinity(&[&[(ZONE, &["a", "b"])]])),
+        (&json!({KUBERNETES_ZONE: "__"}), nothing.clone(), nothing.clone()),
+        (&json!({KUBERNETES_ZONE: "a", BETA_ZONE: "b"}), nothing, affinity(&[&[(ZONE, &["a"])]])),
+        // The label is added to every term without zones.
+        (
+            &zone,
+            affinity(&[&[("rack", &["r"])], &[("rack", &["s"])]]),
+            affinity(&[&[("rack", &["r"]), (ZONE, &["a"])], &[("rack", &["s"]), (ZONE, &["a"])]]),
+        ),
+        // Affinity takes precedence; its older keys are removed.
+        (
+            &zone,
+            affinity(&[&[(KUBERNETES_ZONE, &["of-affinity"])]]),
+            affinity(&[&[(ZONE, &["of-affinity"])]]),
+        ),
+        (
+            &none,
+            affinity(&[&[(BETA_ZONE, &["a"]), (BETA_REGION, &["r"])]]),
+            affinity(&[&[(ZONE, &["a"]), (KUBERNETES_REGION, &["r"])]]),
+        ),
+        // Of both keys the newer takes precedence.
+        (
+            &none,
+            affinity(&[&[(BETA_ZONE, &["b"]), (KUBERNETES_ZONE, &["a"])]]),
+            affinity(&[&[(BETA_ZONE, &["b"]), (ZONE, &["a"])]]),
+        ),
+    ];
+    for (labels, given, expected) in table {
+        assert_eq!(of(labels, &given), expected, "{labels} {given}");
+    }
 }
 
 #[test]
 fn regions_of_zones() {
-    let table: [(&[&str], Option<&str>); 10] = [
+    let table: [(&[&str], Option<&str>); 8] = [
         (&["us-west-2a", "us-west-2b"], Some("us-west-2")),
         (&["us-gov-east-1a"], Some("us-gov-east-1")),
         (&["us-east-1-wl1-bos-wlz-1"], Some("us-east-1")),
         (&["us-west-2-lax-1a"], Some("us-west-2")),
-        (&[], None),
-        (&["us-west-2a", "us-east-1a"], None),
         (&["us-west-2"], None),
         (&["us-west-2ab"], None),
         (&["us-west"], None),

@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::testing::{affinity, affinity_of, allowed, class, csi, in_tree};
+use crate::testing::{affinity, affinity_of, allowed, class, in_tree};
 
 const URI: &str = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/disks/disk-1";
 
@@ -9,19 +9,13 @@ const URI: &str = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute
 fn classes() {
     let zone = "topology.kubernetes.io/zone";
     let table = [
-        (
-            json!({"skuName": "Premium", "fsType": "xfs"}),
-            json!([]),
-            json!({"skuName": "Premium", "fsType": "xfs"}),
-            json!([]),
-        ),
+        (json!({"fsType": "xfs"}), json!([]), json!({"fsType": "xfs"}), json!([])),
         (
             json!({"zone": "westeurope-1"}),
             json!([]),
             json!({}),
             json!([[[ZONE, ["westeurope-1"]]]]),
         ),
-        (json!({"zones": "a,b"}), json!([]), json!({}), json!([[[ZONE, ["a", "b"]]]])),
         // Fault domains of a region without zones.
         (json!({"zones": "0,17,z1,"}), json!([]), json!({}), json!([[[ZONE, ["", "", "z1", ""]]]])),
         (json!({}), allowed(zone, &["1", "1a"]), json!({}), json!([[[ZONE, ["", "1a"]]]])),
@@ -31,13 +25,17 @@ fn classes() {
         let expected = json!({"parameters": parameters, "topologies": topologies});
         assert_eq!(class(&PLUGIN, &given, &allowed), Ok(expected), "{given} {allowed}");
     }
-    assert!(class(&PLUGIN, &json!({"zone": "a"}), &allowed(zone, &["a"])).is_err());
 }
 
 #[test]
-fn a_new_volume_becomes_one_of_the_plugin() {
-    let made =
-        |csi: Value| in_tree(&PLUGIN, &csi, &json!(null)).unwrap()["spec"]["azureDisk"].clone();
+fn a_new_volume_becomes_one_of_the_plugin_in_the_drivers_topology() {
+    let terms = affinity(&[&[(ZONE, &["westeurope-1"])]]);
+    let made = |csi: Value| {
+        let made = in_tree(&PLUGIN, &csi, &terms).unwrap();
+        assert_eq!(made["metadata"], json!({"name": "pv"}), "no labels");
+        assert_eq!(affinity_of(&PLUGIN, &made), terms, "as it is");
+        made["spec"]["azureDisk"].clone()
+    };
     assert_eq!(
         made(json!({"volumeHandle": URI})),
         json!({"diskName": "disk-1", "diskURI": URI, "fsType": "", "readOnly": false, "kind": "Managed"})
@@ -56,18 +54,9 @@ fn a_new_volume_becomes_one_of_the_plugin() {
 }
 
 #[test]
-fn topology_stays_the_drivers() {
-    let terms = affinity(&[&[(ZONE, &["westeurope-1"])]]);
-    let made = in_tree(&PLUGIN, &json!({"volumeHandle": URI}), &terms).unwrap();
-    assert_eq!(made["spec"]["nodeAffinity"], terms);
-    assert_eq!(made["metadata"], json!({"name": "pv"}), "no labels");
-}
-
-#[test]
 fn names_of_disks() {
     let table = [
         (URI, Ok("disk-1")),
-        ("https://a.blob.core.windows.net/vhds/x.vhd", Ok("x.vhd")),
         ("HTTPS://http://a/vhds/x.vhd", Ok("x.vhd")),
         ("https://a/vhds/b/vhds/c.vhd", Ok("c.vhd")),
         ("https://a/vhds/b/vhds/", Ok("b/vhds/")),
@@ -85,40 +74,5 @@ fn names_of_disks() {
             format!("could not get disk name from {uri}, correct format: {format}")
         });
         assert_eq!(disk_name(uri).map_err(|why| why.to_string()), expected, "{uri}");
-    }
-    assert_eq!(
-        disk_name("x").unwrap_err().to_string(),
-        "could not get disk name from x, correct format: .*/subscriptions/(?:.*)/resourceGroups/(?:.*)/providers/Microsoft.Compute/disks/(.+)"
-    );
-}
-
-#[test]
-fn a_volume_of_the_plugin_is_one_of_the_driver() {
-    let translated = |disk: Value| {
-        let zone = ("topology.kubernetes.io/zone", &["z"][..]);
-        let volume = json!({"spec": {"azureDisk": disk, "nodeAffinity": affinity(&[&[zone]])}});
-        assert_eq!(affinity_of(&PLUGIN, &volume), affinity(&[&[zone]]), "as it is");
-        serde_json::to_value(csi(&PLUGIN, &volume).unwrap().source).unwrap()
-    };
-    assert_eq!(
-        translated(json!({"diskName": "any", "diskURI": URI})),
-        json!({"driver": DRIVER, "volumeHandle": URI, "volumeAttributes": {"kind": "Managed"}})
-    );
-    assert_eq!(
-        translated(json!({"diskName": "any", "diskURI": URI, "kind": "managed",
-                          "cachingMode": "ReadWrite", "fsType": "ext4", "readOnly": true})),
-        json!({"driver": DRIVER, "volumeHandle": URI, "fsType": "ext4", "readOnly": true,
-               "volumeAttributes": {"kind": "Managed", "cachingmode": "ReadWrite", "fstype": "ext4"}})
-    );
-}
-
-#[test]
-fn unmanaged_disks_are_errors() {
-    for kind in ["Shared", "Dedicated"] {
-        let disk = json!({"diskName": "d", "diskURI": URI, "kind": kind});
-        assert_eq!(
-            csi(&PLUGIN, &json!({"spec": {"azureDisk": disk}})),
-            Err(format!("kind({kind}) is not supported in csi migration"))
-        );
     }
 }

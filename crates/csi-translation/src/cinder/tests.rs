@@ -1,25 +1,23 @@
 use serde_json::json;
 
 use super::*;
-use crate::testing::{affinity, affinity_of, allowed, class, csi, in_tree};
+use crate::testing::{affinity, affinity_of, allowed, class, in_tree};
 
 #[test]
 fn classes() {
+    let beta_zone = "failure-domain.beta.kubernetes.io/zone";
     let table = [
-        (json!({}), json!([]), json!({}), json!([])),
         (
             json!({"fstype": "ext3"}),
             json!([]),
             json!({"csi.storage.k8s.io/fstype": "ext3"}),
             json!([]),
         ),
-        // Unlike other plugins' zones: the driver supports it.
-        (json!({"availability": "nova"}), json!([]), json!({"availability": "nova"}), json!([])),
-        (json!({"zone": "a"}), json!([]), json!({"zone": "a"}), json!([])),
+        // Unlike other plugins' zones: the driver supports them.
         (
-            json!({"zone": "a"}),
-            allowed("failure-domain.beta.kubernetes.io/zone", &["nova"]),
-            json!({"zone": "a"}),
+            json!({"zone": "a", "availability": "b"}),
+            allowed(beta_zone, &["nova"]),
+            json!({"zone": "a", "availability": "b"}),
             json!([[[ZONE, ["nova"]]]]),
         ),
         (json!({}), allowed("rack", &["r"]), json!({}), json!([[["rack", ["r"]]]])),
@@ -32,12 +30,9 @@ fn classes() {
 
 #[test]
 fn a_new_volume_becomes_one_of_the_plugin_without_a_region() {
-    let made = in_tree(
-        &PLUGIN,
-        &json!({"volumeHandle": "id", "fsType": "xfs", "readOnly": true}),
-        &affinity(&[&[(ZONE, &["nova"])]]),
-    )
-    .unwrap();
+    let csi = json!({"volumeHandle": "id", "fsType": "xfs", "readOnly": true});
+    let terms = affinity(&[&[(ZONE, &["nova"])]]);
+    let mut made = in_tree(&PLUGIN, &csi, &terms).unwrap();
     assert_eq!(
         made["spec"]["cinder"],
         json!({"volumeID": "id", "fsType": "xfs", "readOnly": true})
@@ -45,15 +40,6 @@ fn a_new_volume_becomes_one_of_the_plugin_without_a_region() {
     let zone = "topology.kubernetes.io/zone";
     assert_eq!(made["spec"]["nodeAffinity"], affinity(&[&[(zone, &["nova"])]]));
     assert_eq!(made["metadata"]["labels"], json!({zone: "nova"}));
-}
-
-#[test]
-fn a_volume_of_the_plugin_is_one_of_the_driver() {
-    let volume = json!({"metadata": {"labels": {"topology.kubernetes.io/zone": "nova"}},
-                        "spec": {"cinder": {"volumeID": "id", "fsType": "xfs", "readOnly": true}}});
-    assert_eq!(
-        serde_json::to_value(csi(&PLUGIN, &volume).unwrap().source).unwrap(),
-        json!({"driver": DRIVER, "volumeHandle": "id", "fsType": "xfs", "readOnly": true})
-    );
-    assert_eq!(affinity_of(&PLUGIN, &volume), affinity(&[&[(ZONE, &["nova"])]]));
+    made["spec"]["nodeAffinity"] = json!(null);
+    assert_eq!(affinity_of(&PLUGIN, &made), terms, "by the label");
 }

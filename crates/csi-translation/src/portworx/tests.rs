@@ -1,8 +1,7 @@
-use k8s_openapi::api::storage::v1::StorageClass;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::*;
-use crate::testing::{affinity, affinity_of, csi, in_tree, parameters, translated};
+use crate::testing::{affinity, affinity_of, handle, in_tree, parameters};
 
 #[test]
 fn one_secret_becomes_all_but_the_one_for_changes() {
@@ -18,19 +17,7 @@ fn one_secret_becomes_all_but_the_one_for_changes() {
 }
 
 #[test]
-fn other_parameters_stay() {
-    for given in [json!({}), json!({"fsType": "xfs", "repl": "2"})] {
-        assert_eq!(parameters(&PLUGIN, &given), given);
-    }
-    let class = translated(&PLUGIN, StorageClass::default()).unwrap();
-    assert_eq!(
-        class.provisioner, DRIVER,
-        "unlike other plugins' classes, as in external-provisioner"
-    );
-}
-
-#[test]
-fn a_new_volume_becomes_one_of_the_plugin() {
+fn a_volume_keeps_its_affinity_as_it_is() {
     let terms = affinity(&[&[("any", &["v"])]]);
     let csi = json!({"volumeHandle": "id", "fsType": "ext4", "readOnly": true,
                      "volumeAttributes": {"attached": "no"}, "nodeStageSecretRef": {"name": "lost"}});
@@ -39,27 +26,6 @@ fn a_new_volume_becomes_one_of_the_plugin() {
         made["spec"],
         json!({"portworxVolume": {"volumeID": "id", "fsType": "ext4", "readOnly": true}, "nodeAffinity": terms})
     );
-}
-
-#[test]
-fn a_volume_of_the_plugin_is_one_of_the_driver() {
-    let terms = affinity(&[&[("any", &["v"])]]);
-    let mut volume = json!({"spec": {
-        "portworxVolume": {"volumeID": "id", "fsType": "ext4", "readOnly": true}, "nodeAffinity": terms}});
-    let translated =
-        |volume: &Value| serde_json::to_value(csi(&PLUGIN, volume).unwrap().source).unwrap();
-    let bare = json!({"driver": DRIVER, "volumeHandle": "id", "fsType": "ext4"});
-    assert_eq!(translated(&volume), bare);
-    assert_eq!(affinity_of(&PLUGIN, &volume), terms);
-    volume["metadata"]["annotations"] = json!({AUTH_SECRET_NAME: "tok"});
-    assert_eq!(translated(&volume), bare, "half a secret is none");
-    volume["metadata"]["annotations"][AUTH_SECRET_NAMESPACE] = json!("ns");
-    let secret = json!({"name": "tok", "namespace": "ns"});
-    assert_eq!(
-        translated(&volume),
-        json!({"driver": DRIVER, "volumeHandle": "id", "fsType": "ext4",
-               "controllerPublishSecretRef": secret, "nodeStageSecretRef": secret,
-               "nodePublishSecretRef": secret, "controllerExpandSecretRef": secret,
-               "nodeExpandSecretRef": secret})
-    );
+    assert_eq!(handle(&PLUGIN, &made), Ok("id".to_owned()));
+    assert_eq!(affinity_of(&PLUGIN, &made), terms);
 }
