@@ -127,15 +127,6 @@ pub fn lease_namespace(flag: Option<&str>) -> String {
 mod tests {
     use super::*;
 
-    #[tokio::test]
-    async fn what_names_no_api_server_is_said_in_an_admins_words() {
-        // Where tests run in a pod, that one names it.
-        let server = ApiServer::default();
-        if server.source() == ConfigSource::default() {
-            assert_eq!(server.connect().await.unwrap_err(), NOT_NAMED);
-        }
-    }
-
     #[test]
     fn the_flag_wins_over_the_environment_and_that_over_the_home() {
         let home = env::temp_dir().join(format!("home-{}", std::process::id()));

@@ -138,11 +138,11 @@ mod tests {
     async fn events_of_an_earlier_object_of_the_name_are_left_out() {
         let server = Server::new(|asked| {
             assert!(asked.url.contains("involvedObject.name%3Ddata"), "{asked:?}");
-            let event = |uid: &str| json!({"metadata": {}, "involvedObject": {"uid": uid}});
-            Answer::json(200, &json!({"metadata": {}, "items": [event("before"), event("u")]}))
+            let items = ["before", "u"].map(|uid| json!({"involvedObject": {"uid": uid}}));
+            Answer::json(200, &json!({"metadata": {}, "items": items}))
         });
-        let claim = json!({"metadata": {"namespace": "shop", "name": "data", "uid": "u"}});
-        let claim: Claim = serde_json::from_value(claim).unwrap();
+        let metadata = json!({"namespace": "shop", "name": "data", "uid": "u"});
+        let claim: Claim = serde_json::from_value(json!({"metadata": metadata})).unwrap();
         let events = events_about(&client(&server), "shop", "PersistentVolumeClaim", &claim).await;
         let uids: Vec<_> = events.unwrap().into_iter().map(|it| it.involved_object.uid).collect();
         assert_eq!(uids, [Some("u".to_owned())]);

@@ -75,32 +75,7 @@ fn exit_code(report: &ShadowReport) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        shadow::{Subject, Total},
-        subcommand::Command,
-        testing,
-    };
-
-    fn parse(args: &[&str]) -> Result<Request, Output> {
-        let parsed = testing::parse("shadow-report", args)?;
-        let Command::ShadowReport(request) = parsed else { panic!("{args:?}") };
-        Ok(request)
-    }
-
-    #[test]
-    fn an_address_without_a_host_is_of_this_pod() {
-        let request = parse(&["--status-endpoint=:8090", "-o", "json"]).unwrap();
-        assert_eq!((&*request.address, request.format.is_json), ("127.0.0.1:8090", true));
-        assert_eq!(parse(&["--status-endpoint", "a:1"]).unwrap().address, "a:1");
-    }
-
-    #[test]
-    fn wrong_arguments_end_with_2_and_help_with_0() {
-        for args in [&[][..], &["--status-endpoint=a:1", "more"], &["-o", "yaml"]] {
-            assert_eq!(parse(args).unwrap_err().exit_code, 2, "{args:?}");
-        }
-        assert_eq!(parse(&["--help"]).unwrap_err().exit_code, 0);
-    }
+    use crate::shadow::{Subject, Total};
 
     #[test]
     fn only_something_unexplained_ends_with_1() {

@@ -142,33 +142,3 @@ async fn read(request: &Request, clock: &dyn Clock, listed: &mut Listed) -> Resu
     };
     Ok(Shown { status, without_consumer, unlisted })
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{subcommand::Command, testing};
-
-    fn parse(args: &[&str]) -> Result<Request, Output> {
-        let Command::Status(request) = testing::parse("status", args)? else { panic!("{args:?}") };
-        Ok(request)
-    }
-
-    #[test]
-    fn a_leader_is_named_by_its_driver_or_its_address() {
-        let request = parse(&["--driver=d", "-w"]).unwrap();
-        assert_eq!((request.driver.as_deref(), request.watch), (Some("d"), true));
-        let request = parse(&["--status-endpoint=:8090", "-o", "json"]).unwrap();
-        assert_eq!(
-            (request.address.as_deref(), request.format.is_json),
-            (Some("127.0.0.1:8090"), true)
-        );
-    }
-
-    #[test]
-    fn wrong_arguments_end_with_2_and_help_with_0() {
-        for args in [&[][..], &["--driver=d", "more"], &["--driver=d", "-o", "yaml"]] {
-            assert_eq!(parse(args).unwrap_err().exit_code, 2, "{args:?}");
-        }
-        assert_eq!(parse(&["--help"]).unwrap_err().exit_code, 0);
-    }
-}

@@ -153,9 +153,14 @@ mod tests {
         for (args, exit_code) in [
             (&[][..], 2),
             (&["explian\u{1b}"], 2),
-            (&["status", "-o", "yaml"], 2),
+            (&["status"], 2),
+            (&["status", "--driver=d", "-o", "yaml"], 2),
+            (&["shadow-report"], 2),
             (&["check", "-o", "yaml"], 3),
             (&["explain"], 3),
+            (&["explain", "pod", "x"], 3),
+            (&["explain", "pvc", "x", "--volume-name-uuid-length=40"], 3),
+            (&["explain", "pvc", "x", "--feature-gates=NoSuch=true"], 3),
         ] {
             let refused = refused(args);
             assert_eq!((&*refused.text, refused.exit_code), ("", exit_code), "{refused:?}");

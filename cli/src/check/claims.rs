@@ -192,18 +192,4 @@ mod tests {
         assert_eq!((found[2].subject.as_str(), found[2].text.as_str()), ("ns/c01", "no space"));
         assert_eq!(findings(&[], &messages)[0].subject, "none");
     }
-
-    #[test]
-    fn the_last_warning_counts() {
-        let event = |kind: &str, message: &str, second: u32| -> Event {
-            serde_json::from_value(json!({
-                "type": kind, "message": message,
-                "lastTimestamp": format!("2026-01-01T00:00:0{second}Z"),
-            }))
-            .unwrap()
-        };
-        let events = [event("Warning", "a", 1), event("Warning", "b", 2), event("Normal", "c", 3)];
-        assert_eq!(last_warning(&events), Some("b"));
-        assert_eq!(last_warning(&[]), None);
-    }
 }

@@ -192,26 +192,22 @@ mod tests {
             (":v1.6.0", &["--default-fstype=xfs"], None, &[mode, honor, topology]),
             (":v1.6.0", &["--feature-gates=Topology=true"], Some("cephfs.csi.ceph.com"), &[honor]),
             (":v1.6.0", &[], nfs, &[honor]),
-            (":v3.6.4", &[], rbd, &[mode, honor, topology]),
             (":v3.6.4", &["--prevent-volume-mode-conversion=true"], nfs, &[honor]),
             (":v4.0.0", &[], rbd, &[honor, topology]),
             (
                 ":v3.6.4-eks-1",
                 &["--feature-gates=HonorPVReclaimPolicy=true"],
-                None,
+                rbd,
                 &[mode, topology],
             ),
             (":v4.0.0", &["--feature-gates=Topology=false"], rbd, &[honor]),
-            (":v4.0.0", &["--feature-gates=HonorPVReclaimPolicy=true,Topology=true"], rbd, &[]),
             (":v4.0.0", &[], Some("nfs.csi.k8s.io"), &[honor]),
             (":v5.0.1", &[], rbd, &[]),
             (":v5.0.1", &["--feature-gates=HonorPVReclaimPolicy=false"], rbd, &[off]),
             (":v10.0.0", &[], rbd, &[]),
             // Not known as a release of external-provisioner.
-            (":0.1.0", &[], rbd, &["release"]),
             (":canary", &[], rbd, &["release"]),
             ("@sha256:12", &[], rbd, &["release"]),
-            ("", &[], rbd, &["release"]),
             (":canary", &all_given, rbd, &[]),
         ] {
             let container = Container { image: format!("{registry}{tag}"), ..container(args) };

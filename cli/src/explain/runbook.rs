@@ -121,15 +121,8 @@ mod tests {
     #[test]
     fn texts_of_events_are_found() {
         for (text, anchor) in [
-            ("storageclass.storage.k8s.io \"fast\" not found", "class-missing"),
-            ("the claim names no storage class", "class-unnamed"),
-            ("claim Selector is not supported", "claim-selector"),
-            ("error getting secret s in namespace csi: secrets \"s\" not found", "secret-unread"),
-            ("error getting snapshot s from api server: no", "snapshot-unread"),
             ("error getting PVC s (namespace \"shop\") from api server: no", "clone-unread"),
-            ("\"BAD\" is not a valid secret name", "secret-invalid"),
             ("the PVC DataSource x must have a status of Bound.  Got Pending", "clone-unbound"),
-            ("snapshot snap is not Ready", "snapshot-not-ready"),
             (
                 "failed to provision volume: rpc error: code = ResourceExhausted desc = full",
                 "code-resourceexhausted",

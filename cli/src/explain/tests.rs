@@ -1,4 +1,5 @@
-//! Every reason, as it is explained from the objects of a scripted cluster.
+//! Reasons, as they are explained from the objects of a scripted cluster. tests/process explains the claims of
+//! recorded scenarios.
 
 mod claims;
 mod leader;
@@ -20,21 +21,17 @@ const PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
 const NODE: &str = "volume.kubernetes.io/selected-node";
 
 /// Where objects of a kind are.
-const COLLECTIONS: [(&str, &str); 14] = [
+const COLLECTIONS: [(&str, &str); 10] = [
     ("PersistentVolumeClaim", "/api/v1/persistentvolumeclaims"),
     ("PersistentVolume", "/api/v1/persistentvolumes"),
     ("Event", "/api/v1/events"),
     ("Pod", "/api/v1/pods"),
     ("Node", "/api/v1/nodes"),
-    ("Secret", "/api/v1/secrets"),
     ("StorageClass", "/apis/storage.k8s.io/v1/storageclasses"),
     ("CSINode", "/apis/storage.k8s.io/v1/csinodes"),
     ("VolumeAttachment", "/apis/storage.k8s.io/v1/volumeattachments"),
-    ("VolumeAttributesClass", "/apis/storage.k8s.io/v1/volumeattributesclasses"),
     ("Lease", "/apis/coordination.k8s.io/v1/leases"),
     ("VolumeSnapshot", "/apis/snapshot.storage.k8s.io/v1/volumesnapshots"),
-    ("VolumeSnapshotContent", "/apis/snapshot.storage.k8s.io/v1/volumesnapshotcontents"),
-    ("ReferenceGrant", "/apis/gateway.networking.k8s.io/v1beta1/referencegrants"),
 ];
 
 /// A scripted cluster that has only these objects.
@@ -190,36 +187,19 @@ async fn explained(server: &Server, arguments: &[&str]) -> Explanation {
 const CLAIM: [&str; 4] = ["pvc", "data", "-n", "shop"];
 const VOLUME: [&str; 2] = ["pv", "pv-1"];
 
-/// A reason: the cluster, and what the first sentence says.
-struct Case {
-    name: &'static str,
-    cluster: Cluster,
-    state: State,
-    says: &'static str,
-    /// The row of docs/troubleshooting.md.
-    see: &'static str,
-}
+/// A reason: the cluster, what the first sentence says, and the row of docs/troubleshooting.md.
+type Case = (Cluster, State, &'static str, &'static str);
 
-fn case(
-    name: &'static str,
-    cluster: Cluster,
-    state: State,
-    says: &'static str,
-    see: &'static str,
-) -> Case {
-    Case { name, cluster, state, says, see }
-}
-
-async fn check(cases: Vec<Case>, arguments: &[&str]) {
-    for Case { name, cluster, state, says, see } in cases {
+async fn check(cases: impl IntoIterator<Item = Case>, arguments: &[&str]) {
+    for (cluster, state, says, see) in cases {
         let explained = explained(&cluster.server(), arguments).await;
         let first = &explained.sentences[0];
-        assert_eq!(explained.state, state, "{name}: {explained:?}");
-        assert!(first.text.contains(says), "{name}: {explained:?}");
+        assert_eq!(explained.state, state, "{says}: {explained:?}");
+        assert!(first.text.contains(says), "{says}: {explained:?}");
         let row = first.see.as_deref().unwrap_or_default();
-        assert_eq!(row.rsplit('#').next().unwrap(), see, "{name}: {explained:?}");
+        assert_eq!(row.rsplit('#').next().unwrap(), see, "{says}: {explained:?}");
         let is_over = state == State::Served;
-        assert_eq!(explained.what_to_do.is_empty(), is_over, "{name}: {explained:?}");
+        assert_eq!(explained.what_to_do.is_empty(), is_over, "{says}: {explained:?}");
     }
 }
 

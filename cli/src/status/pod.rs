@@ -159,22 +159,16 @@ mod tests {
             (json!(["--status-endpoint=$(OTHER)"]), Err("--status-endpoint=$(OTHER) names no")),
         ] {
             let env = json!([{"name": "PORT", "value": "8092"}]);
-            let containers = json!([{"name": "driver"}, {"name": "p", "args": args, "env": env}]);
-            let pod = json!({"metadata": {}, "spec": {"containers": containers}});
-            let port = port(&serde_json::from_value(pod).unwrap());
+            // The provisioner may be a sidecar among the init containers.
+            let provisioner = json!([{"name": "p", "args": args, "env": env}]);
+            let spec = json!({"containers": [{"name": "driver"}], "initContainers": provisioner});
+            let port =
+                port(&serde_json::from_value(json!({"metadata": {}, "spec": spec})).unwrap());
             match expected {
                 Ok(expected) => assert_eq!(port, Ok(expected), "{args}"),
                 Err(text) => assert!(port.unwrap_err().starts_with(text), "{args}"),
             }
         }
-    }
-
-    #[test]
-    fn the_flag_may_be_of_a_sidecar_among_the_init_containers() {
-        let sidecar = json!({"name": "p", "args": ["--status-endpoint=:8090"]});
-        let spec = json!({"containers": [{"name": "driver"}], "initContainers": [sidecar]});
-        let pod = json!({"metadata": {}, "spec": spec});
-        assert_eq!(port(&serde_json::from_value(pod).unwrap()), Ok(8090));
     }
 
     #[test]
@@ -204,19 +198,21 @@ mod tests {
 
     #[test]
     fn a_lease_without_a_leader_says_why() {
-        let held = LeaseView::Held { lease: "csi/d".into(), holder: "pod-1_4".into() };
-        assert_eq!(holder(held, "d"), Ok(("csi".to_owned(), "pod-1".to_owned())));
-        let odd = LeaseView::Held { lease: "csi/d".into(), holder: "x;reboot_4".into() };
-        assert!(holder(odd, "d").unwrap_err().contains("is no pod"));
-        let (lease, last_holder) = ("csi/d".to_owned(), "a".to_owned());
-        let ended = LeaseView::Abandoned { lease, last_holder, pod: String::new() };
-        assert!(holder(ended, "d").unwrap_err().contains("leads by this machine's clock"));
-        let lease = "csi/d".to_owned();
-        let given_back =
-            LeaseView::Abandoned { lease, last_holder: String::new(), pod: String::new() };
-        let why = "no replica leads: the Lease csi/d names no holder";
-        assert_eq!(holder(given_back, "d"), Err(why.to_owned()));
-        let missing = LeaseView::Missing { name: "d".into() };
-        assert!(holder(missing, "d").unwrap_err().contains("without --leader-election"));
+        let held = |by: &str| LeaseView::Held { lease: "csi/d".into(), holder: by.into() };
+        assert_eq!(holder(held("pod-1_4"), "d"), Ok(("csi".to_owned(), "pod-1".to_owned())));
+        let abandoned = |by: &str| LeaseView::Abandoned {
+            lease: "csi/d".into(),
+            last_holder: by.into(),
+            pod: String::new(),
+        };
+        for (view, why) in [
+            (held("x;reboot_4"), "is no pod"),
+            (abandoned("a"), "leads by this machine's clock"),
+            (abandoned(""), "no replica leads: the Lease csi/d names no holder"),
+            (LeaseView::Missing { name: "d".into() }, "without --leader-election"),
+        ] {
+            let refused = holder(view, "d").unwrap_err();
+            assert!(refused.contains(why), "{refused}");
+        }
     }
 }

@@ -182,10 +182,15 @@ mod tests {
 
     #[test]
     fn what_may_not_be_read_is_said_beside_the_rest() {
-        let unlisted = Some("claims is\u{1b} forbidden".to_owned());
-        let text = super::text(&Shown { status: status(), without_consumer: None, unlisted });
-        assert!(text.contains(r"pod cannot be read: claims is\u{1b} forbidden"), "{text}");
-        assert!(text.contains("shop/data"), "{text}");
+        let unlisted = || Some("claims is\u{1b} forbidden".to_owned());
+        for (status, beside) in
+            [(status(), "shop/data"), (Status::default(), "works without leader election")]
+        {
+            let shown = Shown { status, without_consumer: None, unlisted: unlisted() };
+            let text = super::text(&shown);
+            assert!(text.contains(r"pod cannot be read: claims is\u{1b} forbidden"), "{text}");
+            assert!(text.contains(beside), "{text}");
+        }
     }
 
     fn status() -> Status {
@@ -264,11 +269,5 @@ mod tests {
         status.missing_permissions = vec![odd];
         let text = text(status);
         assert!(!text.chars().any(|c| c != '\n' && is_odd(c)), "{text}");
-    }
-
-    #[test]
-    fn an_empty_status_is_shown_as_well() {
-        let text = text(Status::default());
-        assert!(text.contains("works without leader election"), "{text}");
     }
 }

@@ -71,19 +71,15 @@ mod tests {
 
     #[tokio::test]
     async fn claims_of_the_in_tree_plugins_class_are_among_them() {
-        let list = |items| Answer::json(200, &json!({"metadata": {}, "items": items}));
+        let class = json!({
+            "metadata": {"name": "gp2"}, "provisioner": "kubernetes.io/aws-ebs",
+            "volumeBindingMode": "WaitForFirstConsumer",
+        });
+        let metadata = json!({"namespace": "shop", "name": "data", "uid": "u"});
+        let claim = json!({"metadata": metadata, "spec": {"storageClassName": "gp2"}});
         let server = Server::new(move |asked| {
-            if asked.url.contains("/storageclasses") {
-                list(json!([{
-                    "metadata": {"name": "gp2"}, "provisioner": "kubernetes.io/aws-ebs",
-                    "volumeBindingMode": "WaitForFirstConsumer",
-                }]))
-            } else {
-                list(json!([{
-                    "metadata": {"namespace": "shop", "name": "data", "uid": "u"},
-                    "spec": {"storageClassName": "gp2"},
-                }]))
-            }
+            let item = if asked.url.contains("/storageclasses") { &class } else { &claim };
+            Answer::json(200, &json!({"metadata": {}, "items": [item]}))
         });
         let client = testing::client(&server);
         assert_eq!(for_a_pod(&client, "ebs.csi.aws.com").await.unwrap(), ["shop/data"]);

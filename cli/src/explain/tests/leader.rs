@@ -39,47 +39,22 @@ async fn the_leader_knows_attempts_and_the_next_one() {
     let listed = || ListedClaim { uid: "u".to_owned(), attempts: 4, ..ListedClaim::default() };
     let later = Place::Delayed { seconds: 90 };
     let leak = Some(Blocked { reason: "a volume may be left".to_owned(), seconds: 60 });
+    let infeasible =
+        ListedClaim { last_failure: failure("InvalidArgument"), next: later, ..listed() };
+    let aborted = ListedClaim { last_failure: failure("Aborted"), ..listed() };
+    let blocked = ListedClaim { blocked: leak.clone(), ..listed() };
+    let suspected = ListedClaim { blocked: leak, stage: Stage::SuspectedLeak, ..listed() };
+    let working = Place::Processing { seconds: 7 };
+    let running = ListedClaim { stage: Stage::InFlight, next: working, ..listed() };
+    let ready = ListedClaim { next: Place::Ready, ..listed() };
+    let change = "when something changes";
     let table = [
-        (
-            ListedClaim { last_failure: failure("InvalidArgument"), next: later, ..listed() },
-            Wrong,
-            "The last attempt failed 5s ago: rpc error",
-            "in 1m30s",
-        ),
-        (
-            ListedClaim { last_failure: failure("Aborted"), ..listed() },
-            Waiting,
-            "code = Aborted",
-            "when something changes",
-        ),
-        (
-            ListedClaim { blocked: leak.clone(), ..listed() },
-            Waiting,
-            "waited for 1m00s for this: a volume may be left",
-            "when something changes",
-        ),
-        (
-            ListedClaim { blocked: leak, stage: Stage::SuspectedLeak, ..listed() },
-            Wrong,
-            "a volume may be left",
-            "when something changes",
-        ),
-        (
-            ListedClaim {
-                stage: Stage::InFlight,
-                next: Place::Processing { seconds: 7 },
-                ..listed()
-            },
-            Waiting,
-            "CreateVolume has been running for 7s",
-            "comes now, since 7s",
-        ),
-        (
-            ListedClaim { next: Place::Ready, ..listed() },
-            Waiting,
-            "All that can be checked",
-            "as soon as a worker is free",
-        ),
+        (infeasible, Wrong, "The last attempt failed 5s ago: rpc error", "in 1m30s"),
+        (aborted, Waiting, "code = Aborted", change),
+        (blocked, Waiting, "waited for 1m00s for this: a volume may be left", change),
+        (suspected, Wrong, "a volume may be left", change),
+        (running, Waiting, "CreateVolume has been running for 7s", "comes now, since 7s"),
+        (ready, Waiting, "All that can be checked", "as soon as a worker is free"),
     ];
     for (claim, state, says, next) in table {
         let mut work = Overview::default();
@@ -94,24 +69,21 @@ async fn the_leader_knows_attempts_and_the_next_one() {
 
 #[tokio::test(start_paused = true)]
 async fn what_stops_the_leader_is_said() {
-    let down = |change: fn(&mut Status)| {
-        let mut status = leading(Overview::default());
-        change(&mut status);
-        status
-    };
+    let not_ready = Some("Nodes are not listed yet".to_owned());
+    let lacks = vec!["lacks rights".to_owned()];
+    let follower = LeaderStatus::default();
+    let leading = || leading(Overview::default());
+    let mut unconnected = leading();
+    unconnected.driver.is_connected = false;
     for (status, state, says) in [
-        (down(|it| it.driver.is_connected = false), Wrong, "is not connected"),
+        (unconnected, Wrong, "is not connected"),
+        (Status { not_ready, ..leading() }, Waiting, "not ready: Nodes"),
         (
-            down(|it| it.not_ready = Some("Nodes are not listed yet".into())),
-            Waiting,
-            "not ready: Nodes",
-        ),
-        (
-            down(|it| it.missing_permissions = vec!["lacks rights".into()]),
+            Status { missing_permissions: lacks, ..leading() },
             Waiting,
             "The provisioner: lacks rights",
         ),
-        (down(|it| it.leader.leads = false), Waiting, "of a replica that does not lead"),
+        (Status { leader: follower, ..leading() }, Waiting, "of a replica that does not lead"),
     ] {
         let explained = explained_with(status).await;
         let text = explained.to_text();

@@ -64,30 +64,6 @@ impl Fixture {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_claims_of_this_driver_without_a_volume_are_kept() {
-    let mut fixture = Fixture::new();
-    assert!(!fixture.claim("bound", "pv"));
-    let mut foreign = claim("foreign", "");
-    foreign.metadata.annotations = std::collections::BTreeMap::default();
-    assert!(!fixture.tracker.claim_applied(&identity(), foreign, fixture.now));
-    assert!(fixture.claim("new", ""));
-    assert_eq!(fixture.tracker.report().waiting_claims, 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_volume_is_found_by_its_own_event_or_by_the_claims() {
-    let mut fixture = Fixture::new();
-    fixture.claim("a", "");
-    fixture.claim("b", "");
-    assert_eq!(fixture.volume(&volume("pvc-a", "a", &json!({}))).as_deref(), Some("a"));
-    assert!(fixture.claim("b", "pvc-b"));
-    for (uid, name) in [("a", "pvc-a"), ("b", "pvc-b")] {
-        assert_eq!(fixture.tracker.task(uid).unwrap().volume.as_deref(), Some(name));
-    }
-    assert_eq!(fixture.volume(&volume("pvc-x", "x", &json!({}))), None);
-}
-
-#[tokio::test(start_paused = true)]
 async fn what_was_expected_before_the_volume_appeared_counts() {
     let mut fixture = Fixture::new();
     fixture.claim("a", "");
@@ -120,91 +96,40 @@ async fn a_changed_class_makes_claims_new_but_not_those_with_a_volume() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_is_compared_once() {
-    let mut fixture = Fixture::new();
-    fixture.claim("a", "");
-    assert!(fixture.tracker.finish("a"));
-    assert!(!fixture.tracker.finish("a"));
-    assert!(fixture.tracker.task("a").is_none());
-    assert!(!fixture.claim("a", ""), "an event from before its volume");
-    assert!(!fixture.claim("a", "pvc-a"));
-    assert_eq!(fixture.tracker.report().waiting_claims, 0);
-    assert!(!fixture.claim("a", "pvc-a"));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_compared_claim_is_kept_only_until_it_is_bound() {
+async fn a_claim_is_compared_once_and_kept_only_until_it_is_bound() {
     let mut fixture = Fixture::new();
     for uid in ["bound-first", "compared-first"] {
         fixture.claim(uid, "");
     }
     fixture.claim("bound-first", "pvc-a");
-    assert!(fixture.tracker.finish("bound-first"));
-    assert!(fixture.tracker.finish("compared-first"));
-    assert_eq!(fixture.tracker.kept().0, 1);
-    fixture.claim("compared-first", "pvc-b");
+    for uid in ["bound-first", "compared-first"] {
+        assert!(fixture.tracker.finish(uid));
+        assert!(!fixture.tracker.finish(uid));
+        assert!(fixture.tracker.task(uid).is_none());
+    }
+    assert!(!fixture.claim("compared-first", ""), "an event from before its volume");
+    assert_eq!((fixture.tracker.kept().0, fixture.tracker.report().waiting_claims), (1, 0));
+    assert!(!fixture.claim("compared-first", "pvc-b"));
     assert_eq!(fixture.tracker.kept().0, 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn claims_are_kept_for_an_hour_and_deleted_ones_for_a_minute() {
-    let mut fixture = Fixture::new();
-    for uid in ["kept", "deleted", "served", "unknown"] {
-        fixture.claim(uid, "");
-    }
-    for uid in ["kept", "deleted", "served"] {
-        fixture.refuse(uid);
-    }
-    fixture.tracker.finish("served");
-    fixture.tracker.claim_deleted("deleted", fixture.now);
-    assert_eq!(fixture.tracker.sweep(fixture.now + GONE_FOR), []);
-    assert!(fixture.tracker.task("deleted").is_none());
-    assert!(fixture.tracker.task("kept").is_some());
-    let results = fixture.tracker.sweep(fixture.now + KEPT_FOR);
-    let results: Vec<_> =
-        results.iter().map(|(name, it)| (&**name, it.subject, it.agreement)).collect();
-    let name = "PersistentVolumeClaim shop/kept";
-    assert_eq!(results, [(name, Subject::Unserved, Agreement::Same)]);
-    assert!(fixture.tracker.task("kept").is_none());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_claim_that_is_missing_from_a_new_list_was_deleted() {
+async fn what_is_missing_from_a_new_list_was_deleted() {
     let mut fixture = Fixture::new();
     for uid in ["gone", "there"] {
         fixture.claim(uid, "");
         fixture.refuse(uid);
+        fixture.volume(&released(uid));
     }
-    fixture.claim("new", "");
-    let listed = Listed::of(&["there", "new"].map(|uid| claim(uid, "")));
+    let listed = Listed::of(&[claim("there", "")]);
     fixture.tracker.claims_listed(&listed, fixture.now);
     assert_eq!(fixture.tracker.sweep(fixture.now + GONE_FOR), []);
-    let is_kept = ["gone", "there", "new"].map(|uid| fixture.tracker.task(uid).is_some());
-    assert_eq!(is_kept, [false, true, true]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_deletion_counts_if_it_was_due() {
-    let mut fixture = Fixture::new();
-    fixture.volume(&released("due"));
-    fixture.volume(&volume("bound", "", &json!({})));
+    let is_kept = ["gone", "there"].map(|uid| fixture.tracker.task(uid).is_some());
+    assert_eq!(is_kept, [false, true]);
+    let gone = fixture.tracker.volumes_listed(&Listed::of(&[released("there")]), fixture.now);
+    let due = Judgement::of_deletion(&DeletionPlan::Delete, Duration::ZERO);
+    assert_eq!(gone, [("PersistentVolume gone".to_owned(), due)]);
     assert_eq!(fixture.tracker.report().due_deletions, 1);
-    // Without the finalizer the last state shows nothing due.
-    let last = json!({"status": {"phase": "Released"}, "metadata": {"name": "due",
-        "deletionTimestamp": "2026-01-01T00:00:00Z"}});
-    let later = fixture.now + Duration::from_secs(3);
-    let mut deleted = |volume: &Volume| {
-        let plan = plan(volume);
-        fixture.tracker.volume_deleted(volume.name(), &plan, later)
-    };
-    let due_for =
-        |seconds| Judgement::of_deletion(&DeletionPlan::Delete, Duration::from_secs(seconds));
-    assert_eq!(deleted(&volume("due", "", &last)), due_for(3));
-    assert_eq!(
-        deleted(&volume("bound", "", &json!({}))),
-        Judgement::of_deletion(&DeletionPlan::Keep, Duration::ZERO)
-    );
-    assert_eq!(deleted(&released("never-seen")), due_for(0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -232,17 +157,6 @@ async fn a_deletion_stays_due_while_others_keep_the_persistent_volume() {
     assert_eq!(fixture.tracker.report().due_deletions, 0, "somebody keeps it");
     fixture.volume(&terminating);
     assert_eq!(fixture.tracker.report().due_deletions, 0, "it was not due");
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_is_gone_in_a_new_list_was_deleted() {
-    let mut fixture = Fixture::new();
-    fixture.volume(&released("gone"));
-    fixture.volume(&released("there"));
-    let gone = fixture.tracker.volumes_listed(&Listed::of(&[released("there")]), fixture.now);
-    let due = Judgement::of_deletion(&DeletionPlan::Delete, Duration::ZERO);
-    assert_eq!(gone, [("PersistentVolume gone".to_owned(), due)]);
-    assert_eq!(fixture.tracker.report().due_deletions, 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -276,13 +190,8 @@ async fn everything_is_bounded() {
     assert_eq!((report.not_kept, report.rows.len()), (2, MAX_ROWS));
     assert_eq!(report.rows[0].object, (2 * MAX_ROWS - 1).to_string(), "the newest first");
     assert_eq!(report.count(Agreement::Unknown), 2 * MAX_ROWS as u64);
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_is_the_same_is_counted_and_not_listed() {
-    let mut tracker = Tracker::default();
     let same = Judgement::of_deletion(&DeletionPlan::Delete, Duration::ZERO);
-    tracker.record("pv".into(), &same, String::new());
-    let report = tracker.report();
-    assert_eq!((report.count(Agreement::Same), report.rows.len()), (1, 0));
+    fixture.tracker.record("pv".into(), &same, String::new());
+    let ShadowReport { rows, .. } = fixture.tracker.report();
+    assert!(rows.iter().all(|row| row.object != "pv"), "what is the same is only counted");
 }
