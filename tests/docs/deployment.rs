@@ -4,7 +4,7 @@
 use std::process::Command;
 
 use cli::shadow;
-use csi_provisioner::{flags, flags::Flags};
+use csi_provisioner::flags::{Flags, LEADER_ELECTION_CHECK};
 use k8s_openapi::api::{
     apps::v1::{DaemonSet, Deployment},
     batch::v1::Job,
@@ -78,16 +78,11 @@ fn on_nodes_the_program_runs_as_elsewhere() {
 }
 
 #[test]
-fn its_flags_elect_a_leader_and_serve_the_probes() {
+fn its_replicas_elect_a_leader_and_its_probes_ask_what_is_answered() {
     let flags = flags(&pod());
-    assert!(flags.leader_election().is_some(), "two replicas must elect a leader");
-    assert!(flags.http.address().is_some(), "the probes need an endpoint");
-}
-
-#[test]
-fn its_probes_ask_what_is_answered() {
+    assert!(flags.leader_election().is_some() && flags.http.address().is_some());
     let container = container(&pod());
-    assert_eq!(container["livenessProbe"]["httpGet"]["path"], flags::LEADER_ELECTION_CHECK);
+    assert_eq!(container["livenessProbe"]["httpGet"]["path"], LEADER_ELECTION_CHECK);
     assert_eq!(container["readinessProbe"]["httpGet"]["path"], "/readyz");
     let port = &container["ports"][0];
     for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
@@ -126,14 +121,6 @@ fn the_network_policy_is_about_the_pods_and_the_port_of_the_program() {
         assert_eq!(policy["spec"]["podSelector"]["matchLabels"], *labels);
         assert_eq!(ingress["ports"][0]["port"], container(&pod)["ports"][0]["name"]);
     }
-}
-
-#[test]
-fn the_network_policy_is_applied_by_nobody_who_did_not_ask() {
-    let kustomization = include_str!("../../deploy/kubernetes/kustomization.yaml");
-    let resources = &objects(kustomization)[0]["resources"];
-    assert_eq!(*resources, json!(["rbac.yaml", "deployment.yaml", "poddisruptionbudget.yaml"]));
-    assert!(kustomization.contains("\n  # - networkpolicy.yaml\n"));
 }
 
 /// Keeps a replica while nodes are drained.
@@ -246,14 +233,16 @@ fn known<T: Serialize + DeserializeOwned>(object: &Value) -> Value {
 
 #[test]
 fn its_objects_have_no_field_that_kubernetes_does_not_know() {
-    let mut all = objects(include_str!("../../deploy/kubernetes/rbac.yaml"));
-    all.extend(objects(include_str!("../../deploy/kubernetes/deployment.yaml")));
-    all.extend(objects(include_str!("../../deploy/kubernetes/daemonset.yaml")));
-    all.extend(objects(POLICY));
-    all.extend(objects(BUDGET));
-    all.extend(objects(RELEASE));
-    all.extend(objects(SHADOW));
-    for object in all {
+    let manifests = [
+        include_str!("../../deploy/kubernetes/rbac.yaml"),
+        include_str!("../../deploy/kubernetes/deployment.yaml"),
+        include_str!("../../deploy/kubernetes/daemonset.yaml"),
+        POLICY,
+        BUDGET,
+        RELEASE,
+        SHADOW,
+    ];
+    for object in manifests.into_iter().flat_map(objects) {
         let known = match object["kind"].as_str().unwrap() {
             "ClusterRole" => known::<ClusterRole>(&object),
             "ClusterRoleBinding" => known::<ClusterRoleBinding>(&object),
@@ -345,13 +334,6 @@ fn the_image_is_built_by_the_command_that_ci_tries() {
         let copied = format!("--from=build /source/{made} /{program}");
         assert!(instructions("COPY").contains(&copied));
     }
-}
-
-#[test]
-fn the_image_starts_the_program_itself_as_a_number_not_a_name() {
-    assert_eq!(instructions("ENTRYPOINT"), [r#"["/csi-provisioner"]"#]);
-    // An empty root has no /etc/passwd to look names up in; why root: see the Dockerfile.
-    assert_eq!(instructions("USER"), ["0:0"]);
 }
 
 #[test]

@@ -8,12 +8,10 @@ use std::{
 
 use testkit::player::{Rulings, scenario_files};
 
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
+use crate::here;
 
 fn conformance() -> PathBuf {
-    root().join("tests/conformance")
+    here("tests/conformance")
 }
 
 fn stem(path: &Path) -> String {
@@ -42,7 +40,7 @@ fn named(page: &str) -> BTreeSet<String> {
 
 #[test]
 fn the_page_names_every_difference_and_nothing_else() {
-    let page = fs::read_to_string(root().join("docs/differences.md")).unwrap();
+    let page = fs::read_to_string(here("docs/differences.md")).unwrap();
     assert_eq!(named(&page), ruled());
 }
 

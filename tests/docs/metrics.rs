@@ -1,13 +1,15 @@
 //! docs/metrics.md describes each metric as the code defines it, and no others; deploy/monitoring asks for
 //! nothing else.
 
-use std::{collections::BTreeSet, fs, path::Path};
+use std::collections::BTreeSet;
 
 use cli::shadow::ShadowMetrics;
 use csi_provisioner::metrics::{Definition, Metrics};
 use regex::Regex;
 use serde_json::Value;
 use testkit::apiserver::serve::manifests;
+
+use crate::shipped;
 
 const PAGE: &str = include_str!("../../docs/metrics.md");
 
@@ -26,20 +28,9 @@ fn row(metric: &Definition) -> String {
     format!("| `{}` | {} | {} | {} |", metric.name, metric.kind, labels.join(", "), metric.help)
 }
 
-/// The sources below a directory, without files that are nothing but tests.
-fn sources(directory: &Path) -> Vec<String> {
-    let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
-    let shipped = entries.filter(|path| path.file_stem().unwrap() != "tests");
-    shipped
-        .flat_map(|path| {
-            if path.is_dir() { sources(&path) } else { vec![fs::read_to_string(&path).unwrap()] }
-        })
-        .collect()
-}
-
 /// The names that the sources give to work queues.
 fn queues() -> BTreeSet<String> {
-    let sources = sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"));
+    let sources = shipped("src");
     let call = Regex::new(r#"(?:queue|Queue::new|Queue::fair)\(\s*"([^"]*)""#).unwrap();
     let names = sources.iter().flat_map(|source| call.captures_iter(source));
     names.map(|name| name[1].to_owned()).collect()

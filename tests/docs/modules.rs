@@ -7,6 +7,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use crate::{files, here};
+
 const PAGE: &str = include_str!("../../docs/architecture.md");
 
 /// The layer of each module in the picture, counted from the top. A module's name is the first word
@@ -56,24 +58,12 @@ fn identifier(text: &str) -> String {
     text.chars().take_while(|letter| letter.is_alphanumeric() || *letter == '_').collect()
 }
 
-/// Every source file below a directory, as a path below it.
-fn files(directory: &Path, below: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(directory.join(below)).unwrap();
-    let paths = entries.map(|entry| below.join(entry.unwrap().file_name()));
-    paths
-        .flat_map(
-            |path| {
-                if directory.join(&path).is_dir() { files(directory, &path) } else { vec![path] }
-            },
-        )
-        .collect()
-}
-
 /// Every source file of the library and the binary: its path below `src`, and its text.
 fn sources() -> Vec<(PathBuf, String)> {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let files = files(&directory, Path::new("")).into_iter();
-    files.map(|path| (path.clone(), fs::read_to_string(directory.join(path)).unwrap())).collect()
+    let directory = here("src");
+    let below = |path: &Path| path.strip_prefix(&directory).unwrap().to_owned();
+    let files = files(&directory).into_iter();
+    files.map(|path| (below(&path), fs::read_to_string(path).unwrap())).collect()
 }
 
 /// The names of the directories and of the file in a path, without endings.

@@ -1,6 +1,8 @@
 //! The page of the safety rules names decisions and tests that exist.
 
-use std::{fs, path::Path};
+use std::fs;
+
+use crate::here;
 
 const PAGE: &str = include_str!("../../docs/safety.md");
 
@@ -28,7 +30,7 @@ fn in_backticks(text: &str) -> Vec<&str> {
 
 /// A file of the project; `None`: there is none.
 fn source(path: &str) -> Option<String> {
-    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).ok()
+    fs::read_to_string(here(path)).ok()
 }
 
 /// The text of a module of the library.
@@ -99,17 +101,4 @@ fn what_holds_a_rule_is_a_test() {
             assert!(found, "there is no test {test}: {}", row.rule);
         }
     }
-}
-
-#[test]
-fn what_is_not_there_is_not_found() {
-    for absent in ["runtime::gate::Gate::chec", "runtime::gat", "runtime::gate::is_over"] {
-        assert!(!is_decided_at(absent), "{absent}");
-    }
-    for present in ["runtime", "runtime::gate", "runtime::gate::Gate", "runtime::gate::Gate::check"]
-    {
-        assert!(is_decided_at(present), "{present}");
-    }
-    let text = "#[test]\nfn a_b() {}\nfn c() {}\n";
-    assert_eq!(["a_b", "a", "c"].map(|name| is_test(text, name)), [true, false, false]);
 }

@@ -3,38 +3,18 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 use csi_provisioner::metrics::Metrics;
+
+use crate::{here, shipped};
 
 const PAGE: &str = include_str!("../../docs/troubleshooting.md");
 const RULES: &str = include_str!("../../deploy/monitoring/rules.yaml");
 
 /// Where the texts that the page quotes are made.
 const SOURCES: [&str; 2] = ["crates/csi-translation/src", "src"];
-
-fn here(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
-}
-
-/// The shipped sources at or below a path.
-fn sources(path: &Path) -> Vec<String> {
-    let stem = path.file_stem().unwrap();
-    if ["tests", "testing"].iter().any(|other| stem == *other) {
-        return Vec::new();
-    }
-    if path.is_file() {
-        return vec![shipped(&fs::read_to_string(path).unwrap()).to_owned()];
-    }
-    let entries = fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
-    entries.flat_map(|path| sources(&path)).collect()
-}
-
-/// The source without the tests at its end.
-fn shipped(source: &str) -> &str {
-    source.split("#[cfg(test)]\nmod tests {").next().unwrap()
-}
 
 // === Texts in sources ===
 
@@ -105,7 +85,7 @@ fn pattern(text: &str) -> String {
 
 /// The patterns of all literals of the sources.
 fn patterns() -> BTreeSet<String> {
-    let sources = SOURCES.iter().flat_map(|path| sources(&here(path)));
+    let sources = SOURCES.iter().flat_map(|folder| shipped(folder));
     let literals: Vec<_> = sources.flat_map(|source| literals(&source)).collect();
     literals.iter().map(|text| pattern(text)).collect()
 }
@@ -182,7 +162,7 @@ fn each_row_has_a_text_of_the_code() {
 
 #[test]
 fn each_reason_of_an_event_has_a_section() {
-    let sources = sources(&here("src"));
+    let sources = shipped("src");
     let severities = ["Severity::Normal, \"", "Severity::Warning, \""];
     let reasons: BTreeSet<_> = severities
         .iter()

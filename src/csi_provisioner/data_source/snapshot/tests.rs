@@ -70,13 +70,7 @@ async fn errors_have_external_provisioners_texts_and_order() {
     let odd = "the size \"much\" of snapshot snap is no quantity: quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
     let table = [
         (merged(going, &unbound), nothing(), nothing(), "snapshot snap is being deleted", 1),
-        (
-            merged(unbound, &ready(json!(false))),
-            nothing(),
-            nothing(),
-            "snapshot snap not bound",
-            1,
-        ),
+        (merged(unbound, &ready(json!(false))), nothing(), nothing(), "snapshot snap not bound", 1),
         (bare(), nothing(), nothing(), "snapshot snap not bound", 1),
         (nothing(), others(json!({"uid": "later"})), nothing(), elsewhere, 2),
         (nothing(), others(json!({"namespace": "other"})), nothing(), elsewhere, 2),
