@@ -81,7 +81,6 @@ pub(super) const PLUGIN: &str = "/csi.v1.Identity/GetPluginCapabilities";
 pub(super) const CONTROLLER: &str = "/csi.v1.Controller/ControllerGetCapabilities";
 pub(super) const CREATE: &str = "/csi.v1.Controller/CreateVolume";
 pub(super) const DELETE: &str = "/csi.v1.Controller/DeleteVolume";
-pub(super) const CAPACITY: &str = "/csi.v1.Controller/GetCapacity";
 pub(super) const NODE: &str = "/csi.v1.Node/NodeGetInfo";
 
 impl Play {

@@ -2,24 +2,18 @@
 
 mod crowd;
 
-use std::{
-    net::SocketAddr,
-    sync::atomic::{AtomicBool, Ordering},
-};
+use std::net::SocketAddr;
 
-use http::{HeaderMap, Uri};
-use http_body_util::BodyExt as _;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     time::sleep,
 };
 
-use super::{routes::SHARED, *};
-use crate::{flags::LEADER_ELECTION_CHECK, runtime::TokioSpawner};
+use super::*;
+use crate::runtime::TokioSpawner;
 
 struct Running {
     address: SocketAddr,
-    healthy: Arc<AtomicBool>,
     stop: CancellationToken,
     stopped: tokio::sync::oneshot::Receiver<()>,
 }
@@ -29,16 +23,10 @@ async fn start(metrics_path: &str) -> Running {
 }
 
 async fn start_with(metrics_path: &str, limits: Limits) -> Running {
-    let healthy = Arc::new(AtomicBool::new(true));
-    let health = Arc::clone(&healthy);
     let routes = Routes::new(metrics_path, || "metric 1\n".to_owned())
         .check("/healthz", || Ok(()))
-        .check("/readyz", || Err("not synced".to_owned()))
-        .check(LEADER_ELECTION_CHECK, move || {
-            let lost = "failed election to renew leadership on lease ".to_owned();
-            if health.load(Ordering::Relaxed) { Ok(()) } else { Err(lost) }
-        });
-    Running { healthy, ..start_routes(routes, limits).await }
+        .check("/readyz", || Err("not synced".to_owned()));
+    start_routes(routes, limits).await
 }
 
 /// A server of these routes.
@@ -53,7 +41,7 @@ async fn start_routes(routes: Routes, limits: Limits) -> Running {
         running.await;
         let _ = done.send(());
     });
-    Running { address, healthy: Arc::default(), stop, stopped }
+    Running { address, stop, stopped }
 }
 
 /// The answer's status line, headers and body.
@@ -81,28 +69,15 @@ async fn ask(
 }
 
 #[tokio::test]
-async fn metrics_have_client_golangs_content_type() {
-    let server = start("/metrics").await;
-    let (status, headers, body) = get(server.address, "/metrics?x=y").await;
-    assert_eq!((status.as_str(), body.as_str()), ("HTTP/1.1 200 OK", "metric 1\n"));
-    let content_type =
-        "content-type: text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
-    assert!(headers.contains(content_type), "{headers}");
-}
-
-#[tokio::test]
 async fn health_checks_answer_as_in_external_provisioner() {
     let server = start("/metrics").await;
-    let (status, headers, body) = get(server.address, LEADER_ELECTION_CHECK).await;
+    let (status, headers, body) = get(server.address, "/healthz").await;
     assert_eq!((status.as_str(), body.as_str()), ("HTTP/1.1 200 OK", "ok"));
     assert!(headers.contains("content-type: text/plain; charset=utf-8"));
-    server.healthy.store(false, Ordering::Relaxed);
-    let (status, headers, body) = get(server.address, LEADER_ELECTION_CHECK).await;
+    let (status, headers, body) = get(server.address, "/readyz").await;
     assert_eq!(status, "HTTP/1.1 500 Internal Server Error");
-    assert_eq!(body, "internal server error: failed election to renew leadership on lease \n");
+    assert_eq!(body, "internal server error: not synced\n");
     assert!(headers.contains("x-content-type-options: nosniff"));
-    assert_eq!(get(server.address, "/healthz").await.2, "ok");
-    assert_eq!(get(server.address, "/readyz").await.2, "internal server error: not synced\n");
 }
 
 #[tokio::test]
@@ -120,58 +95,14 @@ async fn other_paths_are_not_found_in_gos_words() {
 }
 
 #[tokio::test]
-async fn rendering_the_metrics_takes_a_part_of_the_time_at_most() {
-    // When each rendering began and ended: on a busy machine it takes longer, and is shared for longer.
-    let rendered = Arc::new(parking_lot::Mutex::new(Vec::new()));
-    let renders = Arc::clone(&rendered);
-    let render = move || {
-        let start = Instant::now();
-        while start.elapsed() < Duration::from_millis(50) {}
-        let mut renders = renders.lock();
-        renders.push((start, Instant::now()));
-        format!("metric {}\n", renders.len() - 1)
-    };
-    let routes = Routes::new("/metrics", render);
-    let text = async || {
-        let answer = routes.answer(&Uri::from_static("/metrics"), &HeaderMap::new()).await;
-        answer.into_body().collect().await.unwrap().to_bytes()
-    };
-    let start = Instant::now();
-    let mut answers = 0;
-    while text().await == "metric 0\n" {
-        answers += 1;
-        assert!(answers < 10 || start.elapsed() >= 9 * PACE, "one after the other, at a pace");
-    }
-    let [(began, ended), (again, _)] = rendered.lock()[..] else { panic!("rendered twice") };
-    assert!(answers > 1 && again >= ended + SHARED * (ended - began), "{answers} answers");
-}
-
-#[tokio::test]
-async fn metrics_are_at_the_given_path_even_if_it_is_that_of_an_own_check() {
-    let server = start("/healthz").await;
-    assert_eq!(get(server.address, "/healthz").await.2, "metric 1\n");
-    assert_eq!(get(server.address, LEADER_ELECTION_CHECK).await.2, "ok");
-}
-
-#[tokio::test]
-async fn the_method_does_not_matter_and_head_has_no_body() {
-    let server = start("/metrics").await;
-    for method in ["GET", "POST", "PUT", "DELETE", "OPTIONS"] {
-        let (status, _, body) = ask(server.address, method, "/metrics", "").await;
-        assert_eq!((status.as_str(), body.as_str()), ("HTTP/1.1 200 OK", "metric 1\n"), "{method}");
-    }
-    let (status, headers, body) = ask(server.address, "HEAD", "/metrics", "").await;
-    assert_eq!((status.as_str(), body.as_str()), ("HTTP/1.1 200 OK", ""));
-    assert!(headers.contains("content-length: 9"), "{headers}");
-}
-
-#[tokio::test]
 async fn scrapers_that_accept_other_formats_get_plain_text() {
     let server = start("/metrics").await;
     let accept = "Accept: application/openmetrics-text;version=1.0.0,text/plain;q=0.5\r\nAccept-Encoding: gzip\r\n";
-    let (_, headers, body) = ask(server.address, "GET", "/metrics", accept).await;
-    assert_eq!(body, "metric 1\n");
-    assert!(headers.contains("text/plain; version=0.0.4") && !headers.contains("content-encoding"));
+    let (status, headers, body) = ask(server.address, "GET", "/metrics?x=y", accept).await;
+    assert_eq!((status.as_str(), body.as_str()), ("HTTP/1.1 200 OK", "metric 1\n"));
+    let content_type =
+        "content-type: text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
+    assert!(headers.contains(content_type) && !headers.contains("content-encoding"), "{headers}");
 }
 
 #[tokio::test]
@@ -243,20 +174,6 @@ async fn a_connection_ends_at_its_maximum_age_even_if_busy() {
     assert!(answers > 1 && start.elapsed() >= life, "{answers} in {:?}", start.elapsed());
 }
 
-#[tokio::test]
-async fn if_all_places_are_taken_the_oldest_connection_is_closed() {
-    let server = start_with("/metrics", Limits { header: WHILE, ..short() }).await;
-    let mut first = TcpStream::connect(server.address).await.unwrap();
-    let mut second = TcpStream::connect(server.address).await.unwrap();
-    let start = Instant::now();
-    assert_eq!(get(server.address, "/healthz").await.2, "ok");
-    assert!(start.elapsed() < WHILE / 2, "it did not wait: {:?}", start.elapsed());
-    until_closed(&mut first).await;
-    assert!(start.elapsed() < WHILE / 2, "it lost its place: {:?}", start.elapsed());
-    second.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
-    assert!(second.read(&mut [0; 512]).await.unwrap() > 0, "it stayed");
-}
-
 /// An address, by its last number.
 fn address(last: u8) -> IpAddr {
     [10, 0, 0, last].into()
@@ -318,21 +235,9 @@ async fn a_failure_to_listen_has_the_text_of_external_provisioner() {
 }
 
 #[tokio::test]
-async fn an_address_without_host_means_all_interfaces_and_a_name_is_looked_up() {
-    let server = Server::bind(":0", Routes::new("/m", String::new)).await.unwrap();
-    assert!(server.listener.local_addr().unwrap().ip().is_unspecified());
-    let server = Server::bind("localhost:0", Routes::new("/m", String::new)).await.unwrap();
-    assert!(server.listener.local_addr().unwrap().ip().is_loopback());
-}
-
-#[tokio::test]
 async fn json_is_alone_on_its_address() {
     let routes = Routes::status("/status.json", |query| format!("{query:?}"));
-    let server = Server::bind("127.0.0.1:0", routes).await.unwrap();
-    let address = server.listener.local_addr().unwrap();
-    let (tasks, _) = Tasks::new(Arc::new(TokioSpawner));
-    let stop = CancellationToken::new();
-    tasks.spawn("server", server.run(tasks.clone(), stop.clone()));
+    let Running { address, stop, .. } = start_routes(routes, Limits::USUAL).await;
     let (status, headers, body) = get(address, "/status.json?claim=a/b").await;
     assert_eq!((status.as_str(), body.as_str()), ("HTTP/1.1 200 OK", r#""claim=a/b""#));
     for header in [

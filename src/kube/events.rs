@@ -276,24 +276,6 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn events_about_cluster_scoped_objects_are_in_the_namespace_default() {
-        let mut event = event("pv", "VolumeFailedDelete", "text", 0);
-        event.about = Arc::new(Subject { name: "pv".to_owned(), ..Subject::default() });
-        let json = serde_json::to_value(event).unwrap();
-        assert_eq!(json.pointer("/metadata/namespace"), Some(&json!("default")));
-        assert_eq!(json.get("involvedObject"), Some(&json!({"name": "pv"})));
-    }
-
-    #[test]
-    fn a_patch_has_only_changed_fields() {
-        let again = Event { count: 3, ..event("c", "r", "text", 1_700_000_000) };
-        let patch = json!({"count": 3, "lastTimestamp": "2023-11-14T22:13:20Z", "message": "text"});
-        assert_eq!(again.to_patch(), patch);
-        let silent = Event { message: String::new(), ..again };
-        assert_eq!(silent.to_patch().get("message"), None);
-    }
-
-    #[test]
     fn texts_above_two_kibibytes_are_truncated_between_characters() {
         let of = |text: String| truncated(text.len(), text);
         let whole = "x".repeat(MAX_MESSAGE);

@@ -116,42 +116,24 @@ fn verb(method: &Method, name: &str, query: &str) -> Verb {
 mod tests {
     use super::*;
 
-    fn read(method: &Method, uri: &str) -> (Verb, String) {
-        let uri = uri.parse().unwrap();
-        let target = Target::parse(method, &uri);
-        (target.verb, target.about())
-    }
-
     #[test]
     fn verb_resource_and_name_follow_from_method_and_url() {
-        for (method, uri, verb, about) in [
-            (Method::GET, "/api/v1/persistentvolumes?limit=500", Verb::List, "persistentvolumes"),
-            (
-                Method::GET,
-                "/api/v1/persistentvolumes?a=b&watch=true&c=d",
-                Verb::Watch,
-                "persistentvolumes",
-            ),
-            (Method::GET, "/api/v1/persistentvolumes/pv", Verb::Get, "persistentvolumes pv"),
-            (
-                Method::PUT,
-                "/api/v1/namespaces/ns/persistentvolumeclaims/c",
-                Verb::Update,
-                "persistentvolumeclaims c",
-            ),
-            (Method::POST, "/api/v1/namespaces/ns/events", Verb::Create, "events"),
-            (
-                Method::PATCH,
-                "/apis/storage.k8s.io/v1/storageclasses/s",
-                Verb::Patch,
-                "storageclasses.storage.k8s.io s",
-            ),
-            (Method::DELETE, "/api/v1/persistentvolumes/pv", Verb::Delete, "persistentvolumes pv"),
-            (Method::GET, "/api/v1/namespaces/ns", Verb::Get, "namespaces ns"),
-            (Method::GET, "/version", Verb::List, ""),
-            (Method::OPTIONS, "/", Verb::Other, ""),
+        for (request, verb, about) in [
+            ("GET /api/v1/persistentvolumes?limit=500", Verb::List, "persistentvolumes"),
+            ("GET /api/v1/nodes?a=b&watch=true&c=d", Verb::Watch, "nodes"),
+            ("GET /api/v1/nodes/n", Verb::Get, "nodes n"),
+            ("PUT /api/v1/namespaces/ns/secrets/s", Verb::Update, "secrets s"),
+            ("POST /api/v1/namespaces/ns/events", Verb::Create, "events"),
+            ("PATCH /apis/g.io/v1/things/t", Verb::Patch, "things.g.io t"),
+            ("DELETE /api/v1/nodes/n", Verb::Delete, "nodes n"),
+            ("GET /api/v1/namespaces/ns", Verb::Get, "namespaces ns"),
+            ("GET /version", Verb::List, ""),
+            ("OPTIONS /", Verb::Other, ""),
         ] {
-            assert_eq!(read(&method, uri), (verb, about.to_owned()), "{uri}");
+            let (method, url) = request.split_once(' ').unwrap();
+            let (method, url) = (method.parse().unwrap(), url.parse().unwrap());
+            let target = Target::parse(&method, &url);
+            assert_eq!((target.verb, &*target.about()), (verb, about), "{request}");
         }
     }
 }

@@ -124,12 +124,6 @@ mod tests {
     }
 
     #[test]
-    fn the_event_source_names_driver_and_host_as_they_are() {
-        assert_eq!(event_component("disk.csi.example.com", "pod-a"), "disk.csi.example.com/pod-a");
-        assert_eq!(event_component("example.com/disk", "h.x"), "example.com-disk/h.x");
-    }
-
-    #[test]
     fn the_first_given_namespace_is_used() {
         assert_eq!(namespace(Some("flag"), Some("env"), Some("file")), "flag");
         assert_eq!(namespace(Some(""), Some("env"), Some("file")), "env");

@@ -120,43 +120,4 @@ mod tests {
         assert!(url.starts_with(path) && url.contains("fieldSelector=metadata.name%3Dl"), "{url}");
         assert!(url.contains("resourceVersion=5") && url.contains("timeoutSeconds=290"), "{url}");
     }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_watch_that_is_refused_ends_with_the_reason() {
-        let (_, events) = watched(Answer::refusal(403, "Forbidden", "no")).await;
-        let [Err(error)] = &*events else { panic!("{events:?}") };
-        assert!(error.is_forbidden() && error.to_string() == "no", "{error:?}");
-    }
-
-    #[tokio::test]
-    async fn a_lease_is_made_by_post_and_changed_by_put_with_the_version_that_was_read() {
-        let server = Server::new(|_, _| Answer::json(200, &json!({"metadata": {"uid": "u"}})));
-        let mut lease: Lease =
-            from_value(json!({"metadata": {"name": "l", "namespace": "ns"}})).unwrap();
-        let answer = client(&server).write(&lease).await.unwrap();
-        assert_eq!(answer.metadata.uid.as_deref(), Some("u"));
-        lease.metadata.resource_version = Some("5".to_owned());
-        client(&server).write(&lease).await.unwrap();
-        let path = "/apis/coordination.k8s.io/v1/namespaces/ns/leases";
-        let requests = server.requests();
-        let sent: Vec<_> = requests.iter().map(|it| (&*it.method, it.url.clone())).collect();
-        let query = "fieldValidation=Ignore";
-        assert_eq!(
-            sent,
-            [("POST", format!("{path}?{query}")), ("PUT", format!("{path}/l?{query}"))]
-        );
-        assert!(requests.iter().all(|it| it.header("content-type") == "application/json"));
-        assert_eq!(requests[1].json()["metadata"]["resourceVersion"], "5");
-    }
-
-    #[tokio::test]
-    async fn an_unreadable_lease_is_an_error_without_its_content() {
-        let odd = json!({"spec": {"holderIdentity": ["secret"]}});
-        let server = Server::new(move |_, _| Answer::json(200, &odd));
-        let error = Leases::get(&client(&server), "ns", "l").await.unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "cannot read the API server's answer about leases.coordination.k8s.io l: not the expected fields (at line 1 column 26)"
-        );
-    }
 }

@@ -97,23 +97,6 @@ mod tests {
     }
 
     #[test]
-    fn a_new_lease_has_name_namespace_and_record_and_no_empty_labels() {
-        let fresh = written(None, mine(), &settings("me", None));
-        let metadata = to_value(&fresh).unwrap()["metadata"].clone();
-        assert_eq!(metadata, json!({"name": "lease", "namespace": "ns"}));
-        assert_eq!(record_of(&fresh), mine());
-    }
-
-    #[test]
-    fn a_lease_without_a_spec_has_no_holder() {
-        for object in [json!({}), json!({"spec": null}), json!({"spec": {"holderIdentity": null}})]
-        {
-            let record = record_of(&from_value(object).unwrap());
-            assert_eq!((holder(&record), transitions(&record)), ("", 0));
-        }
-    }
-
-    #[test]
     fn times_have_six_decimals_and_equal_what_is_read_again() {
         let time = micro_time(Timestamp::new(1_767_225_600, 1_500_999).unwrap());
         let text = to_value(&time).unwrap();

@@ -98,40 +98,6 @@ fn a_long_field_or_message_is_truncated_with_a_note() {
 }
 
 #[test]
-fn control_characters_of_multi_line_texts_are_escaped() {
-    let text =
-        logged(&settings(0), || tracing::info!(what = "a\u{1b}[2J\tb\r\n\u{202e}c \"\n", "m"));
-    let shown = "what=<\n\ta\\u{1b}[2J\\tb\\r\n\t\\u{202e}c \"\n >\n";
-    assert!(text.ends_with(shown), "{text:?}");
-}
-
-/// Whether a character may change how a terminal shows this line or others.
-fn is_odd(c: char) -> bool {
-    let directs = matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
-    c.is_control() || directs
-}
-
-proptest::proptest! {
-    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(256))]
-
-    #[test]
-    fn no_text_adds_a_raw_control_character_to_the_log(
-        text in "(.|\n|\r\n|[\u{0}-\u{1f}\u{7f}-\u{9f}\u{202a}-\u{202e}\u{2066}-\u{2069}\u{200b}-\u{200f}]){0,40}",
-    ) {
-        let log = || tracing::info!(field = &*text, shown = %text, debug = ?text, "{text}");
-        // klog's format of multi-line texts adds newlines, each followed by an indentation.
-        let klog = logged(&settings(0), log).replace("\n\t", " ").replace("\n >", " ");
-        let json = logged(&Logging { format: "json".into(), ..settings(0) }, log);
-        for line in [&klog, &json] {
-            let line = line.strip_suffix('\n').unwrap();
-            proptest::prop_assert!(!line.chars().any(is_odd), "{line:?}");
-        }
-        let read: serde_json::Value = serde_json::from_str(&json).unwrap();
-        proptest::prop_assert_eq!(read["field"].as_str(), Some(&*text));
-    }
-}
-
-#[test]
 fn json_lines_have_component_bases_names() {
     let settings = Logging { format: "json".into(), ..settings(3) };
     let line = |text: String| -> serde_json::Value {

@@ -1,10 +1,5 @@
 //! What is checked, and what is reported.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
-};
-
 use serde_json::{Value, json};
 
 use super::*;
@@ -52,18 +47,6 @@ async fn outcome(server: &Server, features: &[Feature]) -> (String, String) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn with_all_rights_nothing_is_logged() {
-    let server = server(all_but("nothing"), false, false);
-    assert_eq!(outcome(&server, &ALL).await, (String::new(), String::new()));
-    let namespaces: Vec<Value> = server
-        .requests()
-        .iter()
-        .map(|request| request.json()["spec"]["namespace"].clone())
-        .collect();
-    assert_eq!(namespaces, [UNBOUND_NAMESPACE, "csi"], "one request for each namespace");
-}
-
-#[tokio::test(start_paused = true)]
 async fn missing_rights_on_a_resource_are_one_log_line_with_the_rule_to_add() {
     let (log, gauge) = outcome(&server(all_but("leases"), false, false), &ALL).await;
     assert_eq!(log.lines().count(), 1, "{log}");
@@ -75,29 +58,6 @@ async fn missing_rights_on_a_resource_are_one_log_line_with_the_rule_to_add() {
     }
     assert_eq!(gauge.lines().count(), 4);
     assert!(gauge.contains(r#"{group="coordination.k8s.io",resource="leases",verb="create"} 1"#));
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_rights_to_find_an_owner_are_needed_where_the_pod_is() {
-    let server = server(all_but("pods"), false, false);
-    let (log, gauge) =
-        outcome(&server, &[Feature::CapacityOwner, Feature::CapacityOwnersOwner]).await;
-    assert!(log.contains("the Role in namespace disks"), "{log}");
-    assert_eq!(gauge, r#"provisioner_missing_permissions{group="",resource="pods",verb="get"} 1"#);
-    let namespaces: Vec<Value> = server
-        .requests()
-        .iter()
-        .map(|request| request.json()["spec"]["namespace"].clone())
-        .collect();
-    assert_eq!(namespaces, ["disks"]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn rights_of_disabled_features_are_not_checked() {
-    let without = server(all_but("leases"), false, false);
-    let (log, _) = outcome(&without, &[Feature::Provisioning]).await;
-    assert_eq!(log, "");
-    assert_eq!(without.requests().len(), 1, "no feature needs the Lease's namespace");
 }
 
 #[tokio::test(start_paused = true)]
@@ -126,34 +86,6 @@ async fn a_failed_check_is_logged_once() {
         assert_eq!(log.text().lines().count(), 1, "{}", log.text());
         assert!(!metrics.text().contains("provisioner_missing_permissions{"));
     }
-}
-
-/// A change is reported, and the gauge falls.
-#[tokio::test(start_paused = true)]
-async fn a_right_granted_later_is_reported() {
-    let granted = Arc::new(AtomicBool::new(false));
-    let is_granted = Arc::clone(&granted);
-    let server = Server::new(move |_, request| {
-        let all = is_granted.load(Ordering::Relaxed);
-        let rules = all_but(if all { "nothing" } else { "leases" });
-        assert_eq!(request.json()["kind"], "SelfSubjectRulesReview");
-        Answer::json(201, &json!({"status": {"resourceRules": rules, "incomplete": false}}))
-    });
-    let (log, _guard) = logged();
-    let metrics = Metrics::new();
-    let namespaces = Namespaces { lease: "csi".to_owned(), capacity: String::new() };
-    let mut preflight = Preflight::new(client(&server), namespaces, metrics.api.clone());
-    let missing_permissions = preflight.check(&ALL).await.unwrap().to_owned();
-    assert!(
-        missing_permissions[0].to_string().contains("to the Role in namespace csi"),
-        "{}",
-        missing_permissions[0]
-    );
-    assert_eq!(preflight.check(&ALL).await, None, "no change");
-    assert_eq!(log.text().lines().count(), 1);
-    granted.store(true, Ordering::Relaxed);
-    assert_eq!(preflight.check(&ALL).await, Some(&[][..]));
-    assert!(!metrics.text().contains("provisioner_missing_permissions{"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -254,19 +254,6 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_that_comes_later_gets_the_next_worker() {
-        let mut queue = queue(4, &[(first(1), 100)]);
-        handed_out(&mut queue, 4);
-        queue.push(first(2), first(2));
-        queue.end(first(1));
-        assert_eq!(queue.pop(), Some(first(2)));
-        // The first flow has three, which is its share while the other is there.
-        assert_eq!(queue.pop(), None);
-        queue.end(first(2));
-        assert_eq!(queue.pop(), Some(first(1)));
-    }
-
-    #[test]
     fn flows_take_turns_with_one_worker() {
         let mut queue = queue(1, &[(first(1), 2), (first(2), 2), (first(3), 1)]);
         let mut order = Vec::new();

@@ -16,7 +16,6 @@ use super::{
     work,
 };
 use crate::{
-    logging::testing::logged,
     metrics::Metrics,
     runtime::{Backoff, Generator, Random as _, Tasks, TokioSpawner},
 };
@@ -196,41 +195,7 @@ proptest! {
     }
 }
 
-#[test]
-fn queue_and_processing_times_are_returned() {
-    let mut core = Core::new(BACKOFF, usize::MAX);
-    core.add('a', Flow::default(), secs(1));
-    core.add('a', Flow::default(), secs(2));
-    assert_eq!(core.next(secs(5)), Next::Key('a', secs(4)));
-    core.add('b', Flow::default(), secs(5));
-    assert_eq!(core.next(secs(6)), Next::Key('b', secs(1)));
-    assert_eq!(core.processing_times(secs(8)), (secs(5), secs(3)));
-    assert_eq!(core.done(&'a', Flow::default(), secs(9)), Some(secs(4)));
-    assert_eq!(core.done(&'a', Flow::default(), secs(9)), None, "done twice is done once");
-    assert_eq!(core.processing_times(secs(9)), (secs(3), secs(3)));
-}
-
 // === Queue ===
-
-#[tokio::test(start_paused = true)]
-async fn the_earliest_delay_counts_even_if_it_is_added_later() {
-    let queue = queue();
-    queue.add_after(1, secs(100));
-    let start = Instant::now();
-    let getting = {
-        let queue = queue.clone();
-        async move { *queue.get().await.unwrap() }
-    };
-    let sooner = async {
-        tokio::time::sleep(secs(5)).await;
-        queue.add_after(1, secs(10));
-        queue.add_after(1, secs(60));
-    };
-    let (key, ()) = tokio::join!(getting, sooner);
-    assert_eq!((key, start.elapsed()), (1, secs(15)));
-    let next = tokio::time::timeout(secs(1000), queue.get()).await;
-    assert!(next.is_err(), "the two later delays are forgotten");
-}
 
 #[tokio::test(start_paused = true)]
 async fn a_key_that_is_cancelled_leaves_nothing() {
@@ -400,46 +365,6 @@ async fn actions_decide_when_a_key_is_processed_again() {
     assert_eq!((of(0), of(1), of(2)), (vec![0], vec![0, 1, 3, 7], vec![0, 6, 12]));
     assert_eq!(of(3), [0, 1, 3, 6, 9, 12]);
     assert_eq!([1, 2, 3].map(|key| queue.failures(&key)), [4, 0, 6]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_panic_affects_only_its_key_and_is_logged_and_counted() {
-    let (log, _guard) = logged();
-    let metrics = Metrics::new();
-    let queue = Queue::new("test", BACKOFF, &metrics);
-    let (seen, panics) = start(&queue, 2, secs(1), |key| (key != 1).then_some(Action::Done));
-    queue.add_rate_limited(1);
-    queue.add(1);
-    queue.add(2);
-    tokio::time::sleep(secs(10)).await;
-    assert_eq!(panics.lock().pieces.iter().map(|(k, _)| *k).collect::<Vec<_>>(), [1, 1]);
-    assert_eq!(seen.lock().pieces.iter().filter(|(k, _)| *k == 2).count(), 1);
-    assert_eq!(queue.failures(&1), 0, "set aside: its failures are forgotten");
-    assert!(metrics.text().contains("provisioner_panics_total{queue=\"test\"} 2"));
-    assert_eq!(log.text().matches("work on a key panicked").count(), 2, "{}", log.text());
-    queue.add(3);
-    tokio::time::sleep(secs(10)).await;
-    assert_eq!(seen.lock().pieces.last().map(|(k, _)| *k), Some(3), "both places are free again");
-}
-
-#[tokio::test(start_paused = true)]
-async fn work_ends_after_shutdown_and_the_last_task() {
-    let queue = queue();
-    queue.add(1);
-    let tasks = tasks();
-    let handler = |(), _| async {
-        tokio::time::sleep(secs(7)).await;
-        Action::Retry
-    };
-    let began = Instant::now();
-    let closing = async {
-        tokio::time::sleep(secs(2)).await;
-        queue.add(2);
-        queue.shut_down();
-    };
-    let working = work(&queue, 1, &tasks, &(), handler, |(), _| ());
-    tokio::join!(working, closing);
-    assert_eq!(began.elapsed(), secs(7));
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,25 +3,6 @@
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn an_idle_connection_that_is_lost_heals_by_itself() {
-    let fake = Fake::new();
-    fake.play(CREATE, Play::answer(&volume()));
-    let driver = connect(&fake).await.unwrap();
-    for lose in [Fake::hang_up, Fake::go_away] {
-        let dials = fake.dials();
-        let calls = fake.paths().len();
-        watched(&driver, async {
-            lose(&fake);
-            sleep(Duration::from_secs(2)).await;
-            assert_eq!(fake.dials(), dials + 1);
-            assert_eq!(fake.paths()[calls..], [PROBE, INFO, PLUGIN, CONTROLLER]);
-            create(&driver).await.unwrap();
-        })
-        .await;
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_call_under_way_survives_a_goaway_and_not_a_hang_up() {
     let fake = Fake::new();
     let driver = connect(&fake).await.unwrap();
@@ -99,31 +80,6 @@ async fn a_driver_that_comes_back_broken_is_asked_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_driver_or_other_capabilities_end_the_watch_and_get_no_call() {
-    for (path, play, text) in [
-        (
-            INFO,
-            info("other.example.com"),
-            "has another name: other.example.com instead of disk.example.com",
-        ),
-        (PLUGIN, plugin(&[]), "CSI driver disk.example.com has other capabilities"),
-        (CONTROLLER, controller(&[]), "CSI driver disk.example.com has other capabilities"),
-    ] {
-        let fake = Fake::new();
-        let driver = connect(&fake).await.unwrap();
-        fake.play(path, play);
-        fake.play(CREATE, Play::answer(&volume()));
-        fake.hang_up();
-        let ended =
-            timeout(Duration::from_secs(5), driver.clone().watch(Duration::MAX)).await.unwrap();
-        assert!(ended.to_string().contains(text), "{ended}");
-        let error = create(&driver).await.unwrap_err();
-        assert_eq!((error.origin, error.code()), (ErrorOrigin::Unsent, Code::Unavailable));
-        assert!(!fake.paths().contains(&CREATE.to_owned()));
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_driver_that_comes_back_on_another_node_ends_the_watch() {
     let fake = Fake::new();
     fake.play(NODE, node(Some(&[("zone", "z1")])));
@@ -138,48 +94,6 @@ async fn a_driver_that_comes_back_on_another_node_ends_the_watch() {
     let ended = timeout(Duration::from_secs(5), driver.clone().watch(Duration::MAX)).await.unwrap();
     let text = "after a lost connection CSI driver disk.example.com has another node topology: ";
     assert!(ended.to_string().starts_with(text), "{ended}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn redials_are_rate_limited() {
-    let fake = Fake::new();
-    let driver = connect(&fake).await.unwrap();
-    watched(&driver, async {
-        fake.refuse(true);
-        fake.hang_up();
-        sleep(Duration::from_secs(100)).await;
-    })
-    .await;
-    assert!((95..=110).contains(&fake.dials()), "{}", fake.dials());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_call_that_cannot_be_sent_is_counted_with_grpc_gos_error() {
-    let fake = Fake::new();
-    let metrics = Metrics::new();
-    let driver = connect_with(&fake, gate(), &metrics).await.unwrap();
-    let error = driver.record_unsendable(CREATE_VOLUME);
-    assert_eq!(
-        error.to_string(),
-        "rpc error: code = Internal desc = grpc: error while marshaling: string field contains invalid UTF-8"
-    );
-    assert!(!error.is_final(), "nothing was sent: what was sent before is as open as it was");
-    assert!(!fake.paths().contains(&CREATE_VOLUME.to_owned()));
-    let counted = r#"driver_name="disk.example.com",grpc_status_code="Internal",method_name="/csi.v1.Controller/CreateVolume"} 1"#;
-    assert!(metrics.text().contains(counted));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_deletion_may_have_a_shorter_deadline() {
-    let fake = Fake::new();
-    fake.play(DELETE, Play::Never);
-    let driver = connect(&fake).await.unwrap();
-    let start = Instant::now();
-    let request = DeleteVolumeRequest::default();
-    let limit = Duration::from_secs(3);
-    let error = driver.delete_volume(request, false, Some(limit)).await.unwrap_err();
-    assert_eq!((error.code(), start.elapsed()), (Code::DeadlineExceeded, limit));
-    assert_eq!(driver.timeout(), Duration::from_secs(10));
 }
 
 #[tokio::test(start_paused = true)]

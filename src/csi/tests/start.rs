@@ -3,95 +3,6 @@
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn the_driver_is_found_with_name_and_capabilities() {
-    let fake = Fake::new();
-    let driver = connect(&fake).await.unwrap();
-    assert_eq!(driver.name(), "disk.example.com");
-    assert_eq!(driver.capabilities().plugin, BTreeSet::from([service::Type::ControllerService]));
-    assert_eq!(driver.capabilities().controller, BTreeSet::from([rpc::Type::CreateDeleteVolume]));
-    assert_eq!(fake.paths(), [PROBE, INFO, PLUGIN, CONTROLLER]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_driver_without_controller_service_is_not_asked_about_it() {
-    let fake = Fake::new();
-    fake.play(PLUGIN, plugin(&[service::Type::VolumeAccessibilityConstraints]));
-    let driver = connect(&fake).await.unwrap();
-    assert!(driver.capabilities().controller.is_empty());
-    assert!(!fake.paths().contains(&CONTROLLER.to_owned()));
-}
-
-#[tokio::test(start_paused = true)]
-async fn node_info_is_read_only_with_node_deployment() {
-    for (error_of, expected) in [
-        (node(Some(&[("zone", "z1")])), Some([("zone".to_owned(), "z1".to_owned())].into())),
-        (node(Some(&[])), Some([].into())),
-        (node(None), None),
-    ] {
-        let fake = Fake::new();
-        fake.play(NODE, error_of);
-        let driver = connect_on_node(&fake).await.unwrap();
-        assert_eq!(driver.node_topology(), expected.as_ref());
-        assert_eq!(fake.paths(), [PROBE, INFO, PLUGIN, CONTROLLER, NODE]);
-    }
-    let fake = Fake::new();
-    assert_eq!(connect(&fake).await.unwrap().node_topology(), None);
-    assert!(!fake.paths().contains(&NODE.to_owned()));
-}
-
-#[tokio::test(start_paused = true)]
-async fn missing_node_info_fails_the_start() {
-    for (play, text) in [
-        (Play::status(13, "no luck"), "rpc error: code = Internal desc = no luck"),
-        (
-            Play::status(12, "unknown service csi.v1.Node"),
-            "rpc error: code = Unimplemented desc = unknown service csi.v1.Node",
-        ),
-    ] {
-        let fake = Fake::new();
-        fake.play(NODE, play);
-        let error = connect_on_node(&fake).await.err().unwrap();
-        assert_eq!(error.to_string(), format!("Failed to get node info from CSI driver: {text}"));
-        assert_eq!(error.exit_code(), 255);
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_late_socket_is_picked_up_within_a_second() {
-    let fake = Fake::new();
-    fake.refuse(true);
-    let appear = async {
-        sleep(Duration::from_secs(25)).await;
-        fake.refuse(false);
-        Instant::now()
-    };
-    let (driver, appeared) = tokio::join!(connect(&fake), appear);
-    driver.unwrap();
-    assert!(appeared.elapsed() <= Duration::from_secs(1), "{:?}", appeared.elapsed());
-}
-
-#[tokio::test(start_paused = true)]
-async fn waiting_for_the_socket_is_logged_every_10_seconds() {
-    let (log, guard) = logged();
-    let fake = Fake::new();
-    fake.refuse(true);
-    connect(&fake).await.err().unwrap();
-    drop(guard);
-    assert_eq!(log.text().matches("Still connecting address=/run/csi/socket").count(), 2);
-}
-
-#[tokio::test(start_paused = true)]
-async fn waiting_for_a_driver_that_is_not_ready_is_logged_every_10_seconds() {
-    let (log, guard) = logged();
-    let fake = Fake::new();
-    fake.play(PROBE, Play::answer(&ProbeResponse { ready: Some(false) }));
-    assert!(timeout(Duration::from_secs(99), connect(&fake)).await.is_err());
-    drop(guard);
-    assert!(fake.paths().len() >= 99);
-    assert_eq!(log.text().matches("CSI driver is not ready").count(), 10);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_driver_that_stays_broken_is_logged_every_10_seconds() {
     let (log, guard) = logged();
     let fake = Fake::new();
@@ -108,29 +19,34 @@ async fn a_driver_that_stays_broken_is_logged_every_10_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_socket_for_30_seconds_ends_the_start() {
+async fn no_socket_for_30_seconds_is_logged_twice_and_ends_the_start() {
+    let (log, _guard) = logged();
     let fake = Fake::new();
     fake.refuse(true);
     let start = Instant::now();
     let error = connect(&fake).await.err().unwrap();
+    assert_eq!(log.text().matches("Still connecting address=/run/csi/socket").count(), 2);
     assert_eq!(start.elapsed(), Duration::from_secs(30));
     assert_eq!((error.to_string().as_str(), error.exit_code()), ("context deadline exceeded", 1));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_driver_that_is_not_ready_is_asked_once_a_second_for_as_long_as_it_takes() {
+async fn a_driver_that_is_not_ready_is_asked_once_a_second_for_as_long_as_it_takes_and_that_is_logged()
+ {
     for play in [
         Play::answer(&ProbeResponse { ready: Some(false) }),
         Play::status(4, "slow"),
         Play::status(14, "starting"),
         Play::Hangup,
     ] {
+        let (log, _guard) = logged();
         let fake = Fake::new();
         fake.play(PROBE, play.clone());
         let ready = async {
             sleep(Duration::from_millis(99_500)).await;
             let probes = fake.paths().len();
             assert_eq!(probes, 100, "{play:?}");
+            assert_eq!(log.text().matches("CSI driver is not ready").count(), 10, "{play:?}");
             fake.play(PROBE, Play::answer(&ProbeResponse { ready: Some(true) }));
         };
         let (driver, ()) = tokio::join!(connect(&fake), ready);

@@ -98,46 +98,4 @@ mod tests {
         assert!(client(&server).serves::<Claim>().await.unwrap());
         assert_eq!(server.requests()[0].url, "/api/v1");
     }
-
-    #[tokio::test]
-    async fn subresources_of_a_kind_are_ignored() {
-        let server = Server::new(|_, _| {
-            let resource = |name: &str, kind: &str, namespaced: bool| json!({"name": name, "kind": kind, "namespaced": namespaced});
-            Answer::json(
-                200,
-                &json!({"resources": [
-                    resource("widgets/status", "Widget", true),
-                    resource("widgets", "Widget", true),
-                    resource("gadgets", "Gadget", false),
-                ]}),
-            )
-        });
-        let client = client(&server);
-        for (kind, expected) in [
-            ("Widget", Some(("widgets", true))),
-            ("Gadget", Some(("gadgets", false))),
-            ("widget", None),
-        ] {
-            let found = client.find_kind("example.com", "v1", kind).await.unwrap();
-            let found = found.as_ref().map(|found| (&*found.kind.plural, found.namespaced));
-            assert_eq!(found, expected, "{kind}");
-        }
-    }
-
-    #[tokio::test]
-    async fn groups_and_versions_stay_in_their_segment_of_the_url() {
-        let server = Server::new(|_, _| listing(&[]));
-        for (group, version, refused) in [
-            ("..", "v1", "invalid API group \"..\": [may not be '..']"),
-            ("a/b", "v1", "invalid API group \"a/b\": [may not contain '/']"),
-            ("g", "..", "invalid API version \"..\": [may not be '..']"),
-            ("g", "v%31", "invalid API version \"v%31\": [may not contain '%']"),
-        ] {
-            let error = client(&server).find_kind(group, version, "K").await.unwrap_err();
-            assert_eq!(error.to_string(), refused);
-        }
-        assert_eq!(server.requests().len(), 0);
-        assert_eq!(client(&server).find_kind("g?", "v 1", "K").await.unwrap(), None);
-        assert_eq!(server.requests()[0].url, "/apis/g%3F/v%201");
-    }
 }

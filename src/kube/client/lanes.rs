@@ -260,7 +260,8 @@ mod tests {
         gate.open_until(Duration::from_secs(105));
         let (first, second) = join(write(&lanes.objects), write(&lanes.objects)).await;
         // The first was in flight when the gate shut, the second still waited for its permit.
-        assert!(matches!(first, Err(ApiError::GateShut(GateShut::Cut))));
+        assert!(matches!(&first, Err(ApiError::GateShut(GateShut::Cut))));
+        assert!(first.unwrap_err().is_unclear());
         assert!(matches!(second, Err(ApiError::GateShut(GateShut::NotStarted))));
         assert_eq!(server.times(), [0]);
     }

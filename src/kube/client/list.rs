@@ -67,7 +67,7 @@ mod tests {
 
     use super::*;
     use crate::kube::{
-        objects::{Claim, Volume},
+        objects::Volume,
         testing::{Answer, Server, client},
     };
 
@@ -103,43 +103,6 @@ mod tests {
                 "/api/v1/persistentvolumes?&limit=500&continue=x%2Fy%3D"
             ]
         );
-    }
-
-    #[tokio::test]
-    async fn large_objects_are_requested_in_small_pages_and_those_after_them_in_larger_ones() {
-        let names: Vec<String> = (0..2020).map(|number| format!("c{number}")).collect();
-        let all = names.clone();
-        let server = Server::new(move |_, request| {
-            let parameter = |name: &str| {
-                let mut parts = request.url.split(['?', '&']);
-                parts.find_map(|part| part.strip_prefix(name)?.parse::<usize>().ok())
-            };
-            let (limit, from) = (parameter("limit=").unwrap(), parameter("continue=").unwrap_or(0));
-            let end = (from + limit).min(all.len());
-            let items = (from..end).map(|number| {
-                let large = "x".repeat(if number < 20 { 1_800_000 } else { 100 });
-                json!({"metadata": {"name": all[number], "annotations": {"a": large}}})
-            });
-            let items: Vec<Value> = items.collect();
-            let next = if end < all.len() { end.to_string() } else { String::new() };
-            Answer::json(200, &json!({"metadata": {"continue": next}, "items": items}))
-        });
-        let mut visited = Vec::new();
-        let note = |claim: Claim| {
-            visited.push(claim.name().to_owned());
-            ControlFlow::Continue(())
-        };
-        client(&server).list(&Scope::all(), note).await.unwrap();
-        assert_eq!(visited, names);
-        let requests = server.requests().len();
-        assert!(requests < 40, "{requests}");
-    }
-
-    #[tokio::test]
-    async fn no_further_page_is_requested_after_a_break() {
-        let server = pages();
-        client(&server).list(&Scope::all(), |_: Volume| ControlFlow::Break(())).await.unwrap();
-        assert_eq!(server.requests().len(), 1);
     }
 
     #[tokio::test]

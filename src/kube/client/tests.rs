@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::*;
 use crate::kube::{
-    objects::{Claim, StorageClass, Volume},
+    objects::Claim,
     testing::{Answer, End, Server, client},
 };
 
@@ -21,82 +21,6 @@ fn data() -> Name<'static> {
 /// Sends a GET to a server that gives this answer.
 async fn get(answer: Answer) -> Result<Claim, ApiError> {
     client(&Server::new(move |_, _| answer.clone())).get(data()).await
-}
-
-#[tokio::test]
-async fn a_read_returns_the_fields_of_the_view() {
-    let server = Server::new(|_, _| Answer::json(200, &claim()));
-    let read: Claim = client(&server).get(data()).await.unwrap();
-    assert_eq!((read.uid(), read.spec.volume_name.as_deref()), ("u", Some("pv")));
-    let raw = client(&server).get_raw(&Kind::of::<Claim>(), data()).await.unwrap();
-    assert_eq!(raw, claim());
-    for request in server.requests() {
-        assert_eq!(
-            (&*request.method, &*request.url),
-            ("GET", "/api/v1/namespaces/sc/persistentvolumeclaims/data")
-        );
-        assert_eq!(request.header("accept"), "application/json");
-    }
-}
-
-#[tokio::test]
-async fn writes_have_the_methods_urls_and_media_types_of_the_api() {
-    let server = Server::new(|_, _| Answer::json(200, &json!({"metadata": {"name": "pv"}})));
-    let client = client(&server);
-    let (pv, body) = (Name::cluster("pv").unwrap(), json!({"a": 1}));
-    let created: Volume = client.create(None, &body).await.unwrap();
-    assert_eq!(created.name(), "pv");
-    let _: Claim = client.create(Some("sc"), &body).await.unwrap();
-    let _: Claim = client.replace_raw(data(), &body).await.unwrap();
-    let _: Volume = client.patch(pv, &Patch::Merge(body.clone())).await.unwrap();
-    let _: StorageClass = client.patch(pv, &Patch::Strategic(body.clone())).await.unwrap();
-    let requests = server.requests();
-    let sent: Vec<_> = requests
-        .iter()
-        .map(|request| {
-            let (path, query) = request.url.split_once('?').unwrap();
-            assert_eq!(query.trim_start_matches('&'), "fieldValidation=Ignore");
-            (&*request.method, path, request.header("content-type"))
-        })
-        .collect();
-    assert_eq!(
-        sent,
-        [
-            ("POST", "/api/v1/persistentvolumes", "application/json"),
-            ("POST", "/api/v1/namespaces/sc/persistentvolumeclaims", "application/json"),
-            ("PUT", "/api/v1/namespaces/sc/persistentvolumeclaims/data", "application/json"),
-            ("PATCH", "/api/v1/persistentvolumes/pv", "application/merge-patch+json"),
-            (
-                "PATCH",
-                "/apis/storage.k8s.io/v1/storageclasses/pv",
-                "application/strategic-merge-patch+json"
-            ),
-        ]
-    );
-    assert!(requests.iter().all(|request| request.json() == body));
-}
-
-#[tokio::test]
-async fn a_created_object_that_cannot_be_read_may_exist() {
-    let server = Server::new(|_, _| Answer::json(201, &json!({"metadata": 7})));
-    let error = client(&server).create::<Volume>(None, &json!({})).await.unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "cannot read the API server's answer about persistentvolumes: not the expected fields (at line 1 column 13)"
-    );
-    assert!(error.is_unclear());
-}
-
-#[tokio::test]
-async fn a_delete_has_the_uid_as_precondition() {
-    let server =
-        Server::new(|_, _| Answer::json(200, &json!({"kind": "Status", "status": "Success"})));
-    let client = client(&server);
-    client.delete::<Claim>(data(), Some("u")).await.unwrap();
-    client.delete::<Claim>(data(), None).await.unwrap();
-    let options = |number: usize| server.requests()[number].json();
-    assert_eq!(options(0), json!({"preconditions": {"uid": "u"}}));
-    assert_eq!(options(1), json!({}));
 }
 
 #[tokio::test]
@@ -115,18 +39,6 @@ async fn a_delete_returns_the_remaining_finalizers() {
 }
 
 #[tokio::test]
-async fn a_refusal_prints_only_the_servers_message() {
-    let message = "persistentvolumeclaims \"data\" not found";
-    let error = get(Answer::refusal(404, "NotFound", message)).await.unwrap_err();
-    assert_eq!(error.to_string(), message);
-    assert_eq!(
-        error.refusal().map(|status| (status.code, &*status.reason)),
-        Some((404, "NotFound"))
-    );
-    assert!(error.is_not_found() && !error.is_unclear());
-}
-
-#[tokio::test]
 async fn the_reason_wins_over_the_code() {
     let error = get(Answer::refusal(409, "AlreadyExists", "m")).await.unwrap_err();
     assert!(error.is_already_exists() && !error.is_conflict());
@@ -140,38 +52,27 @@ async fn the_reason_wins_over_the_code() {
 
 #[tokio::test]
 async fn an_answer_that_is_no_status_gets_client_gos_message() {
-    let html =
-        Answer::status(502).header("content-type", "text/html").chunk(0, "<h1>Bad Gateway</h1>\n");
+    let internal = |text: &str| {
+        format!("an error on the server ({text:?}) has prevented the request from succeeding")
+    };
+    let bare = |code: u16| {
+        format!(
+            "the server responded with the status code {code} but did not return more information"
+        )
+    };
+    let missing = "the server could not find the requested resource".to_owned();
+    let html = Answer::status(502).header("content-type", "text/html").chunk(0, "<h1>Bad</h1>\n");
+    let secret = Answer::json(500, &json!({"secret": "s"}));
     for (answer, reason, message) in [
-        (
-            html,
-            "InternalError",
-            "an error on the server (\"<h1>Bad Gateway</h1>\") has prevented the request from succeeding (get persistentvolumeclaims data)",
-        ),
-        (
-            Answer::status(404),
-            "NotFound",
-            "the server could not find the requested resource (get persistentvolumeclaims data)",
-        ),
-        (
-            Answer::json(429, &json!({"odd": true})),
-            "",
-            "the server responded with the status code 429 but did not return more information (get persistentvolumeclaims data)",
-        ),
-        (
-            Answer::json(500, &json!({"secret": "s"})),
-            "InternalError",
-            "an error on the server (\"unknown\") has prevented the request from succeeding (get persistentvolumeclaims data)",
-        ),
-        (
-            Answer::status(418),
-            "",
-            "the server responded with the status code 418 but did not return more information (get persistentvolumeclaims data)",
-        ),
+        (html, "InternalError", internal("<h1>Bad</h1>")),
+        (Answer::status(404), "NotFound", missing),
+        (Answer::json(429, &json!({"odd": true})), "", bare(429)),
+        (secret, "InternalError", internal("unknown")),
+        (Answer::status(418), "", bare(418)),
     ] {
         let error = get(answer).await.unwrap_err();
         assert_eq!(error.refusal().map(|status| &*status.reason), Some(reason));
-        assert_eq!(error.to_string(), message);
+        assert_eq!(error.to_string(), format!("{message} (get persistentvolumeclaims data)"));
     }
 }
 
@@ -218,21 +119,4 @@ async fn a_missing_or_partial_answer_is_unclear() {
         assert_eq!(error.to_string(), "no answer from the API server: connection reset by peer");
         assert_eq!(error.code(), None);
     }
-}
-
-#[tokio::test]
-async fn an_odd_or_missing_namespace_sends_nothing() {
-    let server = Server::new(|_, _| Answer::status(200));
-    let client = client(&server);
-    let error = client.create::<Claim>(Some("../x"), &json!({})).await.unwrap_err();
-    assert_eq!(error.to_string(), "invalid namespace \"../x\": [may not contain '/']");
-    assert!(!error.is_unclear());
-    let error = client.create::<Claim>(None, &json!({})).await.unwrap_err();
-    assert_eq!(error.to_string(), "an empty namespace may not be set during creation");
-    let error = client.get::<Claim>(Name::cluster("data").unwrap()).await.unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "an empty namespace may not be set when a resource name is provided"
-    );
-    assert!(server.requests().is_empty());
 }

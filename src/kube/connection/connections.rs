@@ -290,10 +290,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn requests_reach_the_server_below_its_path_with_the_token() {
+    async fn requests_reach_the_server_below_its_path_with_token_and_user_agent() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}/prefix/", listener.local_addr().unwrap());
-        let mut config = kube::Config::new(url.parse().unwrap());
+        let master = Some(format!("http://{}/prefix/", listener.local_addr().unwrap()));
+        let mut config = load(&ConfigSource { master, ..ConfigSource::default() }).await.unwrap();
         config.auth_info.token = Some("secret".to_owned().into());
         let service = Connections::open(&config).unwrap().kept;
         let asking = send(&service, request(http::Method::GET, "/api/v1/nodes?limit=1"));
@@ -305,115 +305,10 @@ mod tests {
             came.contains(&format!("\r\nhost: {}\r\n", config.cluster_url.authority().unwrap())),
             "{came}"
         );
+        let agent = format!("\r\nuser-agent: csi-provisioner/v{}", env!("CARGO_PKG_VERSION"));
+        assert!(came.contains(&agent) && came.matches("user-agent").count() == 1, "{came}");
         assert_eq!(read(response.unwrap()).await.unwrap(), "fine");
     }
-
-    #[tokio::test]
-    async fn requests_have_the_user_agent_of_the_configuration() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let master = Some(listener.local_addr().unwrap().to_string());
-        let config = load(&ConfigSource { master, ..ConfigSource::default() }).await.unwrap();
-        let service = Connections::open(&config).unwrap().kept;
-        let asking = send(&service, request(http::Method::GET, "/version"));
-        let (came, response) = tokio::join!(serve_once(listener), asking);
-        assert_eq!(response.unwrap().status(), http::StatusCode::OK);
-        let own: Vec<_> = came.lines().filter_map(|it| it.strip_prefix("user-agent: ")).collect();
-        assert_eq!(own.len(), 1, "{came}");
-        let version = env!("CARGO_PKG_VERSION");
-        assert!(own[0].starts_with(&format!("csi-provisioner/v{version} (linux/")), "{came}");
-    }
-
-    /// Accepts one connection per entry and answers that many requests on it, then no more.
-    async fn serve_some(listener: TcpListener, answers: &[usize]) {
-        let mut held = Vec::new();
-        for answers in answers {
-            let (mut stream, _) = listener.accept().await.unwrap();
-            for _ in 0..*answers {
-                head(&mut stream).await;
-                stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await.unwrap();
-            }
-            held.push(stream);
-        }
-        std::future::pending::<()>().await;
-    }
-
-    /// A listener on a free port, and connections to it.
-    async fn plain() -> (TcpListener, Connections) {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        (listener, Connections::open(&kube::Config::new(url.parse().unwrap())).unwrap())
-    }
-
-    /// The time for an answer that comes, and for one that does not.
-    const PATIENCE: Duration = Duration::from_secs(60);
-    const SHORTLY: Duration = Duration::from_millis(500);
-
-    /// Sends a request and reads its answer; `None` if there is none within `limit`.
-    async fn ask(service: &ApiService, limit: Duration) -> Option<http::StatusCode> {
-        let answered = async {
-            let version = request(http::Method::GET, "/version");
-            let response = send(service, version).await.unwrap();
-            let status = response.status();
-            read(response).await.unwrap();
-            status
-        };
-        tokio::time::timeout(limit, answered).await.ok()
-    }
-
-    const OK: Option<http::StatusCode> = Some(http::StatusCode::OK);
-
-    #[tokio::test]
-    async fn a_dropped_request_closes_its_connection() {
-        let (listener, Connections { kept, .. }) = plain().await;
-        let asking = async {
-            assert_eq!(ask(&kept, PATIENCE).await, OK);
-            assert_eq!(ask(&kept, SHORTLY).await, None, "the first connection is dead");
-            assert_eq!(ask(&kept, PATIENCE).await, OK, "on a new connection");
-        };
-        tokio::select! {
-            biased;
-            () = asking => {}
-            () = serve_some(listener, &[1, 1]) => {}
-        }
-    }
-
-    #[tokio::test]
-    async fn each_request_for_the_lease_has_a_connection_of_its_own() {
-        let (listener, Connections { kept, fresh }) = plain().await;
-        let asking = async {
-            assert_eq!(ask(&kept, PATIENCE).await, OK);
-            assert_eq!(ask(&fresh, PATIENCE).await, OK, "although one is idle");
-            assert_eq!(ask(&fresh, PATIENCE).await, OK);
-        };
-        tokio::select! {
-            biased;
-            () = asking => {}
-            () = serve_some(listener, &[1, 1, 1]) => {}
-        }
-    }
-
-    #[tokio::test]
-    async fn beside_a_connection_that_says_nothing_another_is_begun_for_the_lease() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("https://{}", listener.local_addr().unwrap());
-        let mut config = kube::Config::new(url.parse().unwrap());
-        config.accept_invalid_certs = true;
-        let Connections { fresh, .. } = Connections::open(&config).unwrap();
-        // It takes connections, and that is all.
-        let taken = async {
-            let first = listener.accept().await.unwrap();
-            let second = listener.accept().await.unwrap();
-            (first, second)
-        };
-        tokio::select! {
-            biased;
-            outcome = send(&fresh, request(http::Method::GET, "/version")) => {
-                panic!("given up: {:?}", outcome.map(|_| ()))
-            }
-            _ = taken => {}
-        }
-    }
-
     /// How long it takes to connect where each connection takes so long, or is refused, and the outcome.
     async fn connects(times: &'static [Result<u64, u64>]) -> (Duration, bool) {
         let begun = Arc::new(AtomicUsize::new(0));
@@ -458,40 +353,6 @@ mod tests {
         }
     }
 
-    /// A proxy that serves one tunnel; returns the CONNECT request.
-    async fn proxy_once(listener: TcpListener) -> String {
-        let (mut client, _) = listener.accept().await.unwrap();
-        let came = head(&mut client).await;
-        let target = came.split(' ').nth(1).unwrap();
-        let mut server = tokio::net::TcpStream::connect(target).await.unwrap();
-        client.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
-        let _ = tokio::io::copy_bidirectional(&mut client, &mut server).await;
-        came
-    }
-
-    #[tokio::test]
-    async fn a_proxy_gets_its_own_credentials_and_not_the_servers() {
-        let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let proxy = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = server.local_addr().unwrap();
-        let mut config = kube::Config::new(format!("http://{address}").parse().unwrap());
-        config.auth_info.token = Some("secret".to_owned().into());
-        let url = format!("http://user:p%40ss@{}", proxy.local_addr().unwrap());
-        config.proxy_url = Some(url.parse().unwrap());
-        let asking = async {
-            let service = Connections::open(&config).unwrap().kept;
-            let response = send(&service, request(http::Method::GET, "/version")).await.unwrap();
-            read(response).await.unwrap()
-        };
-        let (tunnelled, came, answer) = tokio::join!(proxy_once(proxy), serve_once(server), asking);
-        assert_eq!(answer, "fine");
-        let expected = format!(
-            "CONNECT {address} HTTP/1.1\r\nHost: {address}\r\nProxy-Authorization: Basic dXNlcjpwQHNz\r\n\r\n"
-        );
-        assert_eq!(tunnelled, expected, "the proxy sees no token");
-        assert!(came.to_ascii_lowercase().contains("authorization: bearer secret"), "{came}");
-    }
-
     #[tokio::test]
     async fn the_error_of_a_refusing_proxy_has_no_password() {
         let proxy = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -525,13 +386,5 @@ mod tests {
         ] {
             assert_eq!(with_port(server.parse().unwrap()).to_string(), named);
         }
-    }
-
-    #[tokio::test]
-    async fn an_unreadable_token_file_fails_before_the_first_request() {
-        let mut config = kube::Config::new(http::Uri::from_static("https://a"));
-        config.auth_info.token_file = Some("/nonexistent/token".to_owned());
-        let error = Connections::open(&config).unwrap_err();
-        assert!(error.to_string().contains("/nonexistent/token"), "{error}");
     }
 }

@@ -332,38 +332,6 @@ mod tests {
     }
 
     #[test]
-    fn at_least_4096_keys_are_kept_and_at_most_half_as_many_more() {
-        let after = |others: usize| {
-            let mut state = Correlator::default();
-            posted(record(&mut state, "m", 0));
-            for n in 0..others {
-                correlate(&mut state, event(&format!("o{n}"), "Reason", "m", 0), at(0));
-            }
-            record(&mut state, "m", 1)
-        };
-        assert_eq!(patched(after(4095)).count, 2);
-        assert_eq!(posted(after(6144)).count, 1, "forgotten");
-    }
-
-    #[test]
-    fn an_event_is_patched_under_the_name_it_was_created_with() {
-        let mut state = Correlator::default();
-        let named = |name: &str, second| Event {
-            name: name.to_owned(),
-            ..event("c", "Reason", "m", second)
-        };
-        posted(correlate(&mut state, named("c.1", 1), at(1)));
-        assert_eq!(patched(correlate(&mut state, named("c.9", 2), at(2))).name, "c.1");
-    }
-
-    #[test]
-    fn a_clock_set_back_does_no_harm() {
-        let mut state = Correlator::default();
-        posted(record(&mut state, "m", 1000));
-        assert_eq!(patched(record(&mut state, "m", 10)).count, 2);
-    }
-
-    #[test]
     fn after_a_clock_was_set_back_a_source_has_one_more_every_300_seconds_again() {
         let mut state = Correlator::default();
         (0..25).for_each(|_| assert!(record(&mut state, "m", 1_000_000).is_some()));

@@ -108,14 +108,6 @@ mod tests {
     }
 
     #[test]
-    fn a_second_entry_of_a_key_replaces_the_first() {
-        let mut map = LruMap::new(4);
-        map.put(digest(&["a"]), 1);
-        assert_eq!(*map.put(digest(&["a"]), 2), 2);
-        assert_eq!(map.entries.len(), 1);
-    }
-
-    #[test]
     fn digests_depend_on_the_borders_of_parts() {
         assert_ne!(digest(&["ab", "c"]), digest(&["a", "bc"]));
         assert_eq!(digest(&["ab", "c"]), digest(&["ab", "c"]));

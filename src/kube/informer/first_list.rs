@@ -42,32 +42,3 @@ impl FirstList {
         self.0.initialized()
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use futures::FutureExt as _;
-
-    use super::*;
-    use crate::kube::{Listed, objects::Volume};
-
-    #[test]
-    fn a_list_is_whole_once_its_end_is_handled_and_stays_so() {
-        let list = FirstList::default();
-        let seen = list.clone();
-        let mut handler = list.clone().completed_by(move |event: InformerEvent<Volume>| {
-            let is_first_end = matches!(event, InformerEvent::InitDone(_));
-            assert!(!is_first_end || !seen.is_whole(), "it is handled before");
-        });
-        let mut reached = Vec::new();
-        for event in [
-            InformerEvent::InitApply(Volume::default()),
-            InformerEvent::InitDone(Listed::default()),
-            InformerEvent::InitApply(Volume::default()),
-        ] {
-            handler.on_event(event);
-            assert_eq!(list.whole().now_or_never().is_some(), list.is_whole());
-            reached.push(list.is_whole());
-        }
-        assert_eq!(reached, [false, true, true]);
-    }
-}

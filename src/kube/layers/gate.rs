@@ -41,10 +41,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        kube::{
-            error::ApiError,
-            testing::{Answer, Server, request, send},
-        },
+        kube::testing::{Answer, Server, request, send},
         runtime::{GateShut, SystemClock},
     };
 
@@ -62,29 +59,5 @@ mod tests {
         assert_eq!(server.requests().len(), 1);
         gate.open_until(std::time::Duration::MAX);
         assert!(send(Method::PUT).await.is_ok());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn the_response_to_a_read_says_when_the_request_was_sent() {
-        let server = Server::new(|_, _| Answer::status(200).after(60));
-        let gate = Gate::open(Arc::new(SystemClock));
-        let service = gated(gate.clone(), server.service.clone());
-        let before = gate.boot();
-        let answer = send(&service, request(Method::GET, "/api/v1/persistentvolumes/pv"));
-        let answer = answer.await.unwrap();
-        let Some(SentAt(sent)) = answer.extensions().get().copied() else { panic!("not dated") };
-        assert!((before..=gate.boot()).contains(&sent));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_write_without_an_answer_is_dropped_when_the_gate_shuts_and_is_unclear() {
-        let server = Server::new(|_, _| Answer::status(200).after(60));
-        let gate = Gate::open(Arc::new(SystemClock));
-        let service = gated(gate.clone(), server.service.clone());
-        let write = send(&service, request(Method::POST, "/api/v1/persistentvolumes"));
-        let shut = async { gate.close() };
-        let (outcome, ()) = futures::future::join(write, shut).await;
-        let error = ApiError::from_transport(outcome.unwrap_err());
-        assert!(matches!(error, ApiError::GateShut(GateShut::Cut)) && error.is_unclear());
     }
 }

@@ -132,28 +132,22 @@ mod tests {
     fn a_page_shrinks_when_it_is_too_large_and_grows_back_while_it_fits_well() {
         let mut size = PageSize::new(500, 8 << 20);
         // The MiB of each page, if it is not too large, and the objects of the next one.
-        for (page, objects) in [
-            (Some(2), 500),
-            (Some(8), 500),
-            (None, 62),
-            (None, 7),
-            (None, 1),
-            (Some(30), 1),
-            (Some(3), 1),
-            (Some(2), 2),
-            (Some(3), 2),
-            (Some(1), 4),
-            (None, 1),
-            (Some(0), 2),
-            (Some(0), 4),
-            (Some(0), 8),
-            (Some(0), 16),
-            (Some(0), 32),
-            (Some(0), 64),
-            (Some(0), 128),
-            (Some(0), 256),
-            (Some(0), 500),
-        ] {
+        let pages = [
+            Some(2),
+            Some(8),
+            None,
+            None,
+            None,
+            Some(30),
+            Some(3),
+            Some(2),
+            Some(3),
+            Some(1),
+            None,
+        ];
+        let objects = [500, 500, 62, 7, 1, 1, 1, 2, 2, 4, 1];
+        let small = [2, 4, 8, 16, 32, 64, 128, 256, 500].map(|objects| (Some(0), objects));
+        for (page, objects) in pages.into_iter().zip(objects).chain(small) {
             size = match page {
                 Some(mebibytes) => size.after(mebibytes << 20, Duration::ZERO),
                 None => size.smaller().unwrap(),

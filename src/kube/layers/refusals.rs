@@ -106,24 +106,4 @@ mod tests {
             assert_eq!(forbidden.notified().now_or_never().is_some(), expected, "{code}");
         }
     }
-
-    #[tokio::test]
-    async fn a_refusal_is_an_error_with_the_servers_words() {
-        for (answer, text) in [
-            (Answer::refusal(403, "Forbidden", "no"), "no"),
-            (
-                Answer::status(404),
-                "the server could not find the requested resource (get persistentvolumes)",
-            ),
-            (
-                Answer::status(503).chunk(0, "x".repeat(MAX_REFUSAL + 1)),
-                "an error on the server (\"\") has prevented the request from succeeding (get persistentvolumes)",
-            ),
-        ] {
-            let server = Server::new(move |_, _| answer.clone());
-            let service = refusals(Arc::default(), server.service);
-            let error = send(&service, request(Method::GET, "/api/v1/persistentvolumes")).await;
-            assert_eq!(error.unwrap_err().downcast::<ApiError>().unwrap().to_string(), text);
-        }
-    }
 }

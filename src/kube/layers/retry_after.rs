@@ -51,7 +51,6 @@ fn retry_delay(response: &Response) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use http::Method;
 
     use super::*;
     use crate::kube::testing::{Answer, Server, send};
@@ -108,14 +107,5 @@ mod tests {
     async fn after_ten_retries_the_caller_gets_the_refusal() {
         let (status, times, _) = post(|_| Answer::status(429).header("retry-after", "1")).await;
         assert_eq!((status, times), (429, (0..=10).collect()));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_broken_connection_is_not_retried() {
-        let server = Server::new(|_, _| Answer::none());
-        let service = retry_after(metrics(), server.service.clone());
-        let request = crate::kube::testing::request(Method::GET, "/api/v1/nodes");
-        assert!(send(&service, request).await.is_err());
-        assert_eq!(server.requests().len(), 1);
     }
 }

@@ -111,18 +111,6 @@ mod tests {
     }
 
     #[test]
-    fn a_view_and_the_complete_object_have_the_same_source() {
-        for (field, part, id) in sources() {
-            let spec = json!({field: part});
-            let view: VolumeSpec = serde_json::from_value(spec.clone()).unwrap();
-            let whole: core::PersistentVolumeSpec = serde_json::from_value(spec).unwrap();
-            let source = view.in_tree.as_deref().expect(field);
-            assert_eq!(InTreeSource::of(&whole).as_ref(), Some(source), "{field}");
-            assert_eq!(source.id(), id, "{field}");
-        }
-    }
-
-    #[test]
     fn the_source_id_is_that_of_the_volumes_own_source() {
         let csi = ("csi", json!({"driver": "d", "volumeHandle": "h"}), "h");
         for (field, part, id) in sources().into_iter().chain([csi, ("nfs", json!({}), "")]) {
@@ -132,13 +120,5 @@ mod tests {
             assert_eq!((view.source_id(), &*Volume::source_id_of(&whole)), (id, id), "{field}");
         }
         assert_eq!(Volume::source_id_of(&core::PersistentVolume::default()), "");
-    }
-
-    #[test]
-    fn volumes_of_csi_and_of_other_plugins_have_no_in_tree_source() {
-        for spec in [json!({"csi": {"driver": "d", "volumeHandle": "h"}}), json!({"nfs": {}})] {
-            let view: VolumeSpec = serde_json::from_value(spec).unwrap();
-            assert_eq!(view.in_tree, None);
-        }
     }
 }

@@ -69,13 +69,6 @@ mod tests {
     use super::*;
     use crate::kube::objects::Claim;
 
-    #[test]
-    fn an_odd_name_stays_within_its_segment() {
-        let path = Kind::of::<Claim>().object(Name::namespaced("a b", "snap?pretty=1#x").unwrap());
-        assert_eq!(path, "/api/v1/namespaces/a%20b/persistentvolumeclaims/snap%3Fpretty=1%23x");
-        assert!(path.parse::<http::Uri>().is_ok());
-    }
-
     fn decoded(segment: &str) -> Vec<u8> {
         let mut bytes = segment.bytes();
         let mut decoded = Vec::new();

@@ -101,15 +101,4 @@ mod tests {
         let bare: VolumeSnapshot = serde_json::from_value(json!({})).unwrap();
         assert_eq!(bare.status, SnapshotStatus::default());
     }
-
-    #[test]
-    fn an_empty_handle_differs_from_an_absent_one() {
-        let read = |status: Value| {
-            let content = json!({"spec": {"driver": "d"}, "status": status});
-            let content: VolumeSnapshotContent = serde_json::from_value(content).unwrap();
-            content.status.snapshot_handle
-        };
-        assert_eq!(read(json!({"snapshotHandle": ""})).as_deref(), Some(""));
-        assert_eq!(read(json!({})), None);
-    }
 }

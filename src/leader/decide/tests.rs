@@ -82,14 +82,28 @@ fn leader(lease: &ObservedLease, written: &[LeaseSpec]) -> Step {
 }
 
 #[test]
-fn a_missing_lease_is_created() {
-    assert_eq!(candidate(&ObservedLease::Absent, at(0)), Step::Create(own(NOW, 0)));
-    assert_eq!(leader(&ObservedLease::Absent, &[record("me", 7)]), Step::Create(own(NOW, 0)));
-}
-
-#[test]
-fn a_lease_without_holder_is_taken_at_once_as_a_transition() {
-    assert_eq!(candidate(&held(record("", 7)), at(100)), Step::TakeOver(own(NOW, 8)));
+fn a_lease_that_nobody_or_this_name_holds_is_taken_or_renewed() {
+    let absent = ObservedLease::Absent;
+    let first = record("me", 7);
+    let second = renewed(LATER, first.clone());
+    // A write with unknown result counts as own when it is observed.
+    let written = &[first.clone(), second.clone()][..];
+    let (taken, own_name) = (Step::TakeOver(own(NOW, 8)), held(first));
+    let interrupted = Step::StopLeading(Loss::Interrupted);
+    for (case, lease, written, leads_at, now, expected) in [
+        ("missing", &absent, &[][..], None, 0, Step::Create(own(NOW, 0))),
+        ("missing under a leader", &absent, written, Some(7), 101, Step::Create(own(NOW, 0))),
+        ("without holder", &held(record("", 7)), &[], None, 100, taken.clone()),
+        ("own", &held(second), written, Some(7), 101, Step::Renew(own(ACQUIRED, 7))),
+        ("lost its holder", &held(record("", 7)), &[], Some(7), 101, taken),
+        ("another led in between", &held(record("", 8)), &[], Some(7), 101, interrupted),
+        ("of this host, quiet for no period", &own_name, &[], None, 100, Step::Wait(at(110))),
+        ("for less than two", &own_name, &[], None, 109, Step::Wait(at(110))),
+        ("for two retry periods", &own_name, &[], None, 110, Step::Renew(own(ACQUIRED, 7))),
+    ] {
+        let step = step(&settings(None), lease, written, leads_at, at(now));
+        assert_eq!(step, expected, "{case}");
+    }
 }
 
 #[test]
@@ -144,55 +158,6 @@ fn times_in_the_record_are_ignored() {
     let future = renewed(32_472_144_000, record("other", 7));
     assert_eq!(candidate(&held(old), at(114)), Step::Wait(at(115)));
     assert_eq!(candidate(&held(future), at(115)), Step::TakeOver(own(NOW, 8)));
-}
-
-#[test]
-fn transitions_do_not_overflow() {
-    for (before, after) in [(i32::MAX, 0), (-1, 0), (i32::MIN, 0), (i32::MAX - 1, i32::MAX)] {
-        for holder in ["other", ""] {
-            let record = LeaseSpec { holder_identity: Some(holder.into()), ..lasting(0, before) };
-            let expected = Step::TakeOver(own(NOW, after));
-            assert_eq!(candidate(&held(record), at(100)), expected, "{before}");
-        }
-    }
-}
-
-#[test]
-fn a_leader_renews_what_it_wrote_and_keeps_when_it_was_acquired() {
-    let written = record("me", 7);
-    assert_eq!(leader(&held(written.clone()), &[written]), Step::Renew(own(ACQUIRED, 7)));
-}
-
-#[test]
-fn a_write_with_unknown_result_counts_as_own_when_it_is_observed() {
-    let first = record("me", 7);
-    let second = renewed(LATER, first.clone());
-    assert_eq!(leader(&held(second.clone()), &[first, second]), Step::Renew(own(ACQUIRED, 7)));
-}
-
-#[test]
-fn a_leader_that_observes_another_holder_stops() {
-    assert_eq!(
-        leader(&held(record("other", 8)), &[record("me", 7)]),
-        Step::StopLeading(Loss::OtherHolder("other".into()))
-    );
-    // For however long the other has not renewed.
-    let late = step(&settings(None), &held(record("other", 8)), &[], Some(7), at(9999));
-    assert_eq!(late, Step::StopLeading(Loss::OtherHolder("other".into())));
-}
-
-#[test]
-fn a_leader_whose_lease_lost_its_holder_takes_it_again_unless_another_led_in_between() {
-    assert_eq!(leader(&held(record("", 7)), &[]), Step::TakeOver(own(NOW, 8)));
-    assert_eq!(leader(&held(record("", 8)), &[]), Step::StopLeading(Loss::Interrupted));
-}
-
-#[test]
-fn a_record_under_the_bare_host_name_counts_as_own_only_after_two_quiet_retry_periods() {
-    let lease = held(record("me", 7));
-    assert_eq!(candidate(&lease, at(100)), Step::Wait(at(110)));
-    assert_eq!(candidate(&lease, at(109)), Step::Wait(at(110)));
-    assert_eq!(candidate(&lease, at(110)), Step::Renew(own(ACQUIRED, 7)));
 }
 
 #[test]

@@ -67,38 +67,6 @@ async fn secs(seconds: u64) {
     sleep(Duration::from_secs(seconds)).await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn an_expired_lease_is_taken_after_its_duration_and_not_earlier() {
-    let store = store();
-    let one = start(&store, settings("one", None));
-    one.until_it_leads().await;
-    let two = start(&store, settings("two", None));
-    secs(30).await;
-    assert!(one.leads() && !two.leads());
-    *one.client.network.lock() = Network::Hanging;
-    let waited = two.until_it_leads().await;
-    assert!(!one.leads());
-    // The last renewal was up to a retry period ago, and observed up to 2.2 retry periods later.
-    assert!((Duration::from_secs(10)..Duration::from_secs(26)).contains(&waited), "{waited:?}");
-    assert_eq!(store.lock().transitions(), Some(1));
-    assert_eq!(one.ended.await, Ok(Err(Loss::Deadline)));
-    assert_eq!(*one.changes.lock(), ["one became leader", "one stopped leading"]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_leader_cut_off_shuts_its_gate_a_renew_deadline_after_its_last_renewal_was_sent() {
-    for way in [Network::Down, Network::Hanging, Network::ResponsesLost] {
-        let one = start(&store(), settings("one", None));
-        one.until_it_leads().await;
-        secs(20).await;
-        *one.client.network.lock() = way;
-        let start = Instant::now();
-        one.until_it_stops().await;
-        assert!(start.elapsed() <= Duration::from_secs(10), "{way:?} {:?}", start.elapsed());
-        assert_eq!(one.ended.await, Ok(Err(Loss::Deadline)), "{way:?}");
-    }
-}
-
 /// Twenty writes fail within the longer times that some distributions set.
 #[tokio::test(start_paused = true)]
 async fn a_leader_with_a_bare_host_name_knows_its_lease_after_many_failed_writes() {
@@ -155,22 +123,6 @@ async fn observing_another_holder_shuts_the_gate_at_once() {
     assert!(start.elapsed() < Duration::from_millis(5100), "{:?}", start.elapsed());
     assert_eq!(one.ended.await, Ok(Err(Loss::OtherHolder("other".into()))));
     assert_eq!(store.lock().holder(), Some("other"));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_deleted_lease_shuts_the_gate_until_it_is_created_again() {
-    let store = store();
-    let one = start(&store, settings("one", None));
-    one.until_it_leads().await;
-    *one.client.latency.lock() = Duration::from_millis(500);
-    secs(6).await;
-    store.lock().lease = None;
-    let start = Instant::now();
-    one.until_it_stops().await;
-    assert!(start.elapsed() < Duration::from_secs(7), "{:?}", start.elapsed());
-    assert!(one.until_it_leads().await < Duration::from_secs(1));
-    assert_eq!(store.lock().transitions(), Some(0));
-    assert_eq!(*one.changes.lock(), ["one became leader"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -244,23 +196,6 @@ async fn a_standby_that_notices_the_deletion_late_waits_from_then_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stopped_leader_releases_the_lease_with_its_gate_shut() {
-    let store = store();
-    let one = start(&store, settings("one", None));
-    one.until_it_leads().await;
-    let two = start(&store, settings("two", None));
-    secs(3).await;
-    one.stop.cancel();
-    assert_eq!(one.ended.await, Ok(Ok(())));
-    assert!(one.deps.gate.check().is_err());
-    assert_eq!(*one.changes.lock(), ["one became leader", "one stopped leading"]);
-    let spec = store.lock().lease.clone().unwrap()["spec"].clone();
-    assert_eq!((&spec["holderIdentity"], &spec["leaseDurationSeconds"]), (&json!(""), &json!(1)));
-    assert!(two.until_it_leads().await < Duration::from_secs(1));
-    assert_eq!(store.lock().transitions(), Some(1));
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_standby_that_may_not_watch_reads_periodically() {
     let store = store();
     store.lock().watch_refused = true;
@@ -329,19 +264,6 @@ async fn a_renewal_cancelled_by_the_stop_does_not_keep_the_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_cannot_be_released_expires() {
-    let store = store();
-    let one = start(&store, settings("one", None));
-    one.until_it_leads().await;
-    *one.client.network.lock() = Network::Hanging;
-    one.stop.cancel();
-    let start = Instant::now();
-    assert_eq!(one.ended.await, Ok(Ok(())));
-    assert_eq!(start.elapsed().as_secs(), 10);
-    assert_eq!(store.lock().holder(), Some("one"));
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_stopped_candidate_leaves_the_lease_to_a_process_of_the_same_name() {
     let store = store();
     let two = start(&store, settings("host", None));
@@ -390,20 +312,6 @@ async fn killed(host: &str, pod_uid: Option<&str>) -> Arc<parking_lot::Mutex<Sto
     );
     assert!(timeout(Duration::from_secs(7), election).await.is_err());
     store
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_restarted_container_leads_at_once_in_its_pod_and_soon_on_its_host() {
-    let store = killed("host", Some("uid")).await;
-    let again = start(&store, settings("host", Some("uid")));
-    assert!(again.until_it_leads().await < Duration::from_secs(1));
-    assert_eq!(store.lock().transitions(), Some(0));
-
-    let store = killed("host", None).await;
-    let again = start(&store, settings("host", None));
-    let waited = again.until_it_leads().await;
-    assert!((Duration::from_secs(10)..Duration::from_secs(11)).contains(&waited), "{waited:?}");
-    assert_eq!(store.lock().transitions(), Some(0));
 }
 
 #[tokio::test(start_paused = true)]

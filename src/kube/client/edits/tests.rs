@@ -77,14 +77,6 @@ async fn what_is_put_back_names_its_object_and_version_whatever_the_edit_did() {
 }
 
 #[tokio::test]
-async fn nothing_to_change_writes_nothing() {
-    let server = Server::new(|_, _| Answer::json(200, &claim("7")));
-    let edited = edit(&server, |_| Edit::Nothing).await.unwrap();
-    assert!(matches!(edited, Edited::Unchanged(claim) if claim.uid() == "u"));
-    assert_eq!(methods(&server), ["GET"]);
-}
-
-#[tokio::test]
 async fn another_object_of_the_name_is_left_alone() {
     let server = Server::new(|_, _| {
         let mut other = claim("7");
@@ -94,17 +86,6 @@ async fn another_object_of_the_name_is_left_alone() {
     let edited = edit(&server, |_| panic!("not the object meant")).await.unwrap();
     assert!(matches!(edited, Edited::Gone));
     assert_eq!(methods(&server), ["GET"]);
-}
-
-#[tokio::test]
-async fn an_object_that_is_deleted_before_or_after_the_read_is_gone() {
-    let missing = || Answer::refusal(404, "NotFound", "not found");
-    let server = Server::new(move |_, _| missing());
-    assert!(matches!(edit(&server, add_finalizer).await.unwrap(), Edited::Gone));
-    let server = Server::new(
-        move |number, _| if number == 0 { Answer::json(200, &claim("7")) } else { missing() },
-    );
-    assert!(matches!(edit(&server, add_finalizer).await.unwrap(), Edited::Gone));
 }
 
 #[tokio::test(start_paused = true)]
@@ -138,13 +119,22 @@ async fn after_five_conflicts_an_edit_fails() {
 }
 
 #[tokio::test]
-async fn an_unclear_write_is_returned_and_not_retried() {
-    let server =
-        Server::new(
-            |number, _| if number == 0 { Answer::json(200, &claim("7")) } else { Answer::none() },
-        );
-    assert!(edit(&server, add_finalizer).await.unwrap_err().is_unclear());
-    assert_eq!(methods(&server), ["GET", "PUT"]);
+async fn a_missing_object_is_gone_and_an_unclear_write_is_not_retried() {
+    let missing = || Answer::refusal(404, "NotFound", "not found");
+    let found = || Answer::json(200, &claim("7"));
+    for (read, write, sent, is_gone) in [
+        (missing(), missing(), 1, true),
+        (found(), missing(), 2, true),
+        (found(), Answer::none(), 2, false),
+    ] {
+        let server =
+            Server::new(move |number, _| if number == 0 { read.clone() } else { write.clone() });
+        match edit(&server, add_finalizer).await {
+            Ok(edited) => assert!(is_gone && matches!(edited, Edited::Gone), "{edited:?}"),
+            Err(error) => assert!(!is_gone && error.is_unclear(), "{error}"),
+        }
+        assert_eq!(methods(&server)[..], ["GET", "PUT"][..sent]);
+    }
 }
 
 #[tokio::test]
@@ -189,14 +179,10 @@ async fn a_patch_of_finalizers_holds_nothing_else_but_object_and_version() {
     );
     let expected = json!({"uid": "u", "resourceVersion": "7", "finalizers": ["other", "ours"]});
     assert_eq!(body, json!({"metadata": expected}));
-}
-
-#[tokio::test]
-async fn the_last_finalizer_leaves_no_empty_list() {
     let clear = |object: &mut Value| {
         object["metadata"]["finalizers"] = json!([]);
         Edit::Write
     };
     let (_, body) = patched(json!(["ours"]), clear).await;
-    assert_eq!(body["metadata"]["finalizers"], Value::Null);
+    assert_eq!(body["metadata"]["finalizers"], Value::Null, "no empty list is left");
 }

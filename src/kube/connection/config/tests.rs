@@ -5,8 +5,6 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
-
 use super::*;
 use crate::kube::testing::{request, send};
 
@@ -64,18 +62,6 @@ fn the_environments_kubeconfig_wins_over_the_flag() {
     assert_eq!(resolve("http://m", "", &[]).master.as_deref(), Some("http://m"));
 }
 
-#[tokio::test]
-async fn without_flags_outside_a_cluster_the_error_is_that_of_external_provisioner() {
-    for environment in
-        [&[][..], &[("KUBERNETES_SERVICE_HOST", "10.0.0.1")], &[("KUBERNETES_SERVICE_PORT", "443")]]
-    {
-        assert_eq!(
-            load(&resolve("", "", environment)).await.unwrap_err().to_string(),
-            "unable to load in-cluster configuration, KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT must be defined"
-        );
-    }
-}
-
 #[test]
 fn a_pod_is_known_by_its_environment() {
     let [host, port] = [("KUBERNETES_SERVICE_HOST", "fd00::1"), ("KUBERNETES_SERVICE_PORT", "443")];
@@ -104,35 +90,6 @@ async fn a_kubeconfig_is_used_and_master_overrides_its_server() {
     assert_eq!(url("b:2", &path).await, "https://b:2/");
     let bare = directory.file("bare", &kubeconfig_text(""));
     assert_eq!(url("b:2", &bare).await, "http://b:2/");
-}
-
-#[tokio::test]
-async fn the_file_of_an_authority_is_kept_to_be_read_again() {
-    let directory = Directory::new();
-    let authority = directory.file("ca.crt", AUTHORITY);
-    let file = async |cluster: &str| {
-        let path = directory.file("config", &kubeconfig_text(cluster));
-        let config = load(&resolve("", path.to_str().unwrap(), &[])).await.unwrap();
-        assert!(config.root_cert.is_some());
-        config.root_cert_file
-    };
-    let data = STANDARD.encode(AUTHORITY);
-    let named = "server: 'https://a:1', certificate-authority: ca.crt";
-    assert_eq!(file(named).await, Some(authority));
-    assert_eq!(file(&format!("{named}, certificate-authority-data: {data}")).await, None);
-}
-
-#[tokio::test]
-async fn master_alone_needs_no_file() {
-    assert_eq!(
-        load(&resolve("localhost:8080", "", &[])).await.unwrap().cluster_url.to_string(),
-        "http://localhost:8080/"
-    );
-    let error = load(&resolve("http://a b", "", &[])).await.unwrap_err();
-    assert!(
-        error.to_string().starts_with("the API server's address \"http://a b\" is not a URL"),
-        "{error}"
-    );
 }
 
 #[tokio::test]

@@ -72,17 +72,6 @@ fn what_this_program_writes_is_not_truncated() {
 }
 
 #[test]
-fn null_reads_as_absent() {
-    let claim = read(&json!({
-        "metadata": {"annotations": null, "finalizers": null, "ownerReferences": null},
-        "spec": {"accessModes": null, "selector": null, "volumeName": null},
-    }));
-    assert!(claim.metadata.annotations.is_empty() && claim.metadata.finalizers.is_empty());
-    assert!(claim.spec.access_modes.is_empty() && !claim.spec.selector);
-    assert!(read(&json!({"spec": {"selector": {}}})).spec.selector);
-}
-
-#[test]
 fn a_long_annotation_is_cut() {
     let annotations = json!({"a": "x".repeat(5000), "volume.kubernetes.io/a": "x".repeat(20_000)});
     let claim = read(&json!({"metadata": {"annotations": annotations}}));
