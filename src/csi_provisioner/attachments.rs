@@ -258,19 +258,4 @@ mod tests {
         assert_eq!(node(&attachments, "pv"), None);
         keeps_nothing(&attachments);
     }
-
-    #[test]
-    fn a_waiting_volume_is_reported_once_when_detached() {
-        let (attachments, mut handler, reported) = listed();
-        for (name, volume, node) in [("a", "pv", "n1"), ("b", "pv", "n2"), ("c", "other", "n1")] {
-            handler.on_event(InformerEvent::Apply(attachment(name, Some(volume), node)));
-        }
-        assert_eq!(node(&attachments, "pv").as_deref(), Some("n1"));
-        handler.on_event(InformerEvent::Delete(attachment("a", Some("pv"), "n1")));
-        handler.on_event(InformerEvent::Delete(attachment("c", Some("other"), "n1")));
-        assert_eq!(*reported.lock(), ["pv"], "nobody waits for the other");
-        handler.on_event(InformerEvent::InitDone(Listed::default()));
-        assert_eq!(*reported.lock(), ["pv"], "it has not asked again");
-        keeps_nothing(&attachments);
-    }
 }

@@ -254,13 +254,4 @@ mod tests {
             assert!(!usage.contains(hidden), "{hidden}");
         }
     }
-
-    #[test]
-    fn every_retired_flag_is_a_flag_and_hidden() {
-        let command = command();
-        for flag in &RETIRED {
-            let arg = command.get_arguments().find(|arg| arg.get_long() == Some(flag.name));
-            assert!(arg.is_some_and(Arg::is_hide_set), "{}", flag.name);
-        }
-    }
 }

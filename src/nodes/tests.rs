@@ -102,25 +102,6 @@ fn objects_deleted_between_two_lists_are_reported() {
 }
 
 #[test]
-fn a_new_key_wakes_whoever_waits_once_all_nodes_are_listed_for_it() {
-    let all = || vec![node("n1", &[("zone", "a"), ("rack", "7")])];
-    let fixture = Fixture::with(vec![csi_node("n1", Some(&["zone"]))], all());
-    fixture.csi(InformerEvent::Apply(csi_node("n1", Some(&["zone", "rack"]))));
-    assert_eq!(fixture.nodes.registration("n1"), Registration::Driver(keys(&["zone", "rack"])));
-    assert!(fixture.needs_relist() && fixture.nodes.driver_places().is_empty());
-    assert_eq!(fixture.nodes.most_common_keys(), None);
-    assert!(fixture.take_changes().is_empty(), "nobody is woken in vain");
-    fixture.relist(all());
-    assert_eq!(fixture.kept("n1"), Some("rack=7,zone=a".to_owned()));
-    assert!(!fixture.needs_relist() && fixture.nodes.driver_places().len() == 1);
-    assert_eq!(fixture.nodes.most_common_keys(), Some(keys(&["zone", "rack"])));
-    assert_eq!(fixture.take_changes(), ["node n1", "csi n1"]);
-    // Unregistering needs no labels.
-    fixture.csi(InformerEvent::Apply(csi_node("n1", None)));
-    assert_eq!(fixture.nodes.registration("n1"), Registration::NoDriver);
-}
-
-#[test]
 fn the_most_common_keys_win_and_among_equals_the_first() {
     let usual = |all: &[&[&str]]| {
         let csi_nodes =

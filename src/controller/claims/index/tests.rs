@@ -177,7 +177,9 @@ fn a_listed_claim_is_verified_before_its_first_call() {
         index.both_listed();
         index.on_event(InformerEvent::Apply(claim_then("new")));
         let all = ["listed", "early", "new"];
-        all.iter().for_each(|uid| drop(index.on_event(InformerEvent::Apply(claim(uid)))));
+        for uid in all {
+            index.on_event(InformerEvent::Apply(claim(uid)));
+        }
         assert_eq!(all.map(|uid| must_verify(&index, uid)), [true, true, false]);
         set_verified(&index, "listed");
         assert!(!must_verify(&index, "listed"));

@@ -6,14 +6,6 @@ use crate::nodes::testing::{TestNode, nodes};
 
 const DRIVER: &str = "disk.example.com";
 
-/// A zone each, but for the last two: one without the driver, and one in the zone of the first.
-const ZONES: [TestNode<'static>; 4] = [
-    ("n1", Some(&["zone"]), Some(&[("zone", "a"), ("rack", "7")])),
-    ("n2", Some(&["zone"]), Some(&[("zone", "c")])),
-    ("n3", None, Some(&[("zone", "b")])),
-    ("n4", Some(&["zone"]), Some(&[("zone", "a")])),
-];
-
 /// Nodes with two keys.
 const RACKS: [TestNode<'static>; 2] = [
     ("n1", Some(&["zone", "rack"]), Some(&[("zone", "b"), ("rack", "r7")])),
@@ -53,30 +45,6 @@ fn decided(constraints: &Constraints<'_>, known: &[TestNode<'_>]) -> String {
         }
         Err(refusal) => refusal.to_string(),
     }
-}
-
-#[test]
-fn allowed_topologies_replace_those_of_the_nodes() {
-    let zones = allowed(&json!([{"zone": ["b"]}]));
-    let with = |node, strict| Constraints { allowed: &zones, node, strict, ..constraints() };
-    let b = "[[{zone b}]] best [{zone b}]";
-    assert_eq!(decided(&with(None, false), &ZONES), b, "without a look at the nodes");
-    assert_eq!(decided(&with(None, false), &[]), b);
-    assert_eq!(decided(&Constraints { immediate: false, ..with(None, true) }, &[]), b);
-    // The allowed term is less specific than the node's topology.
-    assert_eq!(decided(&with(Some("n1"), false), &RACKS), b);
-    let whole = "[[{rack r7} {zone b}]] best [{rack r7} {zone b}]";
-    assert_eq!(decided(&with(Some("n1"), true), &RACKS), whole);
-    // The first that matches leads, and shorter ones come first.
-    let two = allowed(&json!([{"zone": ["b"], "rack": ["r7"]}, {"zone": ["a", "b"]}]));
-    let fits = Constraints { allowed: &two, node: Some("n1"), ..constraints() };
-    let expected = "[[{zone a}] [{zone b}] [{rack r7} {zone b}]] best [{zone b}]";
-    assert_eq!(decided(&fits, &RACKS), expected);
-    let empty = allowed(&json!([{}]));
-    assert_eq!(
-        decided(&Constraints { allowed: &empty, node: Some("n1"), ..constraints() }, &RACKS),
-        "nothing"
-    );
 }
 
 #[test]
