@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{
     InTreeSource, Migration, PLUGINS, Plugin, Untranslatable, aws_ebs, azure_file, gce_pd, rbd,
-    testing::{Whole, translated},
+    testing::{to_csi, translated},
     vsphere,
 };
 use crate::fuzzing::{lines, text};
@@ -44,8 +44,7 @@ pub fn migration(data: &[u8]) {
 /// An EBS id is passed unchanged, or begins as EBS' ids and contains no path.
 fn check_ebs(id: &str) {
     let volume = json!({"spec": {"awsElasticBlockStore": {"volumeID": id}}});
-    let volume = Whole::of(&volume);
-    if let Ok(csi) = Migration(&aws_ebs::PLUGIN).to_csi(&volume) {
+    if let Ok(csi) = to_csi(&aws_ebs::PLUGIN, &volume) {
         let handle = csi.handle;
         let is_own = handle.starts_with("vol-") && !handle.contains('/');
         assert!(if id.starts_with("aws://") { is_own } else { handle == id }, "{id:?}: {handle:?}");
@@ -82,9 +81,9 @@ fn check_volume(plugin: &'static Plugin, spec: &Value, handle: &str) {
     assert!(parts == 1 && !is_csi, "{in_tree:?}");
     assert_eq!(in_tree.metadata.name.as_deref(), Some("pv"));
     // As the API server stores it and a watch delivers it.
-    let volume = Whole::of(&json!(in_tree));
+    let stored = json!(in_tree);
     for other in PLUGINS.into_iter().chain([&rbd::PLUGIN]) {
-        let back = Migration(other).to_csi(&volume);
+        let back = to_csi(other, &stored);
         if other.driver != plugin.driver {
             assert_eq!(back, Err(Untranslatable::OtherPlugin(other.in_tree)));
         } else if let Ok(back) = back {

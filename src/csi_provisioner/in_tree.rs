@@ -117,7 +117,7 @@ impl ProvisionerSettings {
             ))
         };
         let migration = self.migration.ok_or_else(foreign)?;
-        migration.to_csi(volume).map_err(|why| match why {
+        migration.to_csi(&volume.translatable()).map_err(|why| match why {
             Untranslatable::OtherPlugin(_) => foreign(),
             Untranslatable::Invalid(why) => Failure::new(why),
         })

@@ -52,7 +52,7 @@ fn to_in_tree(
     Ok(())
 }
 
-fn to_csi(_: &dyn Volume, source: &InTreeSource) -> Option<Translated> {
+fn to_csi(_: &Volume<'_>, source: &InTreeSource) -> Option<Translated> {
     let InTreeSource::AwsEbs(ebs) = source else { return None };
     let partition = ebs.partition.map(|partition| (PARTITION.to_owned(), partition.to_string()));
     Some(volume_id(&ebs.volume_id).map(|id| (id, partition.into_iter().collect())))

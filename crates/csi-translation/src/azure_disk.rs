@@ -98,7 +98,7 @@ fn behind_last<'a>(text: &'a str, parts: &[&str]) -> Option<&'a str> {
     found.find_map(|name| name.filter(|name| !name.is_empty()))
 }
 
-fn to_csi(_: &dyn Volume, source: &InTreeSource) -> Option<Translated> {
+fn to_csi(_: &Volume<'_>, source: &InTreeSource) -> Option<Translated> {
     let InTreeSource::AzureDisk(disk) = source else { return None };
     Some(source_of(disk))
 }

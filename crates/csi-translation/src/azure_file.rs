@@ -84,21 +84,21 @@ fn fill_by_id(
     Ok(())
 }
 
-fn to_csi(volume: &dyn Volume, source: &InTreeSource) -> Option<Translated> {
+fn to_csi(volume: &Volume<'_>, source: &InTreeSource) -> Option<Translated> {
     let InTreeSource::AzureFile(share) = source else { return None };
     Some(source_of(volume, share))
 }
 
-fn source_of(volume: &dyn Volume, share: &AzureFilePersistentVolumeSource) -> Translated {
-    let namespace = share.secret_namespace.as_deref().unwrap_or_else(|| volume.claim_namespace());
+fn source_of(volume: &Volume<'_>, share: &AzureFilePersistentVolumeSource) -> Translated {
+    let namespace = share.secret_namespace.as_deref().unwrap_or(volume.claim_namespace);
     if namespace.is_empty() {
         return Err(Untranslatable::invalid(
             "could not find a secret namespace in PersistentVolumeSource or ClaimRef",
         ));
     }
-    let group = volume.annotation(RESOURCE_GROUP).unwrap_or_default();
+    let group = volume.annotation(RESOURCE_GROUP);
     let account = account(&share.secret_name).unwrap_or(&share.secret_name);
-    let handle = [group, account, &share.share_name, volume.name(), namespace].join("#");
+    let handle = [group, account, &share.share_name, volume.name, namespace].join("#");
     Ok((handle, attributes([(SHARE_NAME, share.share_name.clone())])))
 }
 

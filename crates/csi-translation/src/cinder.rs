@@ -44,7 +44,7 @@ fn to_in_tree(
     Ok(())
 }
 
-fn to_csi(_: &dyn Volume, source: &InTreeSource) -> Option<Translated> {
+fn to_csi(_: &Volume<'_>, source: &InTreeSource) -> Option<Translated> {
     let InTreeSource::Cinder(cinder) = source else { return None };
     Some(Ok((cinder.volume_id.clone(), BTreeMap::new())))
 }

@@ -57,7 +57,7 @@ fn disk_name(handle: &str) -> Result<&str, Untranslatable> {
     handle.split('/').nth(5).ok_or_else(too_few)
 }
 
-fn to_csi(volume: &dyn Volume, source: &InTreeSource) -> Option<Translated> {
+fn to_csi(volume: &Volume<'_>, source: &InTreeSource) -> Option<Translated> {
     let InTreeSource::GcePd(disk) = source else { return None };
     let partition = disk.partition.map(|it| it.to_string()).unwrap_or_default();
     Some(handle(volume, &disk.pd_name).map(|handle| (handle, attributes([(PARTITION, partition)]))))
@@ -72,7 +72,7 @@ pub(crate) fn key(handle: &str) -> &str {
 
 /// The driver's handle of a disk, from the zones in the volume's labels. Unlike elsewhere the older
 /// label takes precedence, and node affinity is ignored.
-fn handle(volume: &dyn Volume, disk: &str) -> Result<String, Untranslatable> {
+fn handle(volume: &Volume<'_>, disk: &str) -> Result<String, Untranslatable> {
     let label = |key| volume.label(key).filter(|zones| !zones.is_empty());
     let zones = label(topology::BETA_ZONE).or_else(|| label(topology::ZONE));
     let zones: Vec<&str> =

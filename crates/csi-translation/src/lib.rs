@@ -66,9 +66,9 @@ struct Plugin {
     /// Adds the plugin's source to a PersistentVolume whose CSI source was removed.
     to_in_tree: fn(&CSIPersistentVolumeSource, &mut PersistentVolume) -> Result<(), Untranslatable>,
     /// What the driver knows a PersistentVolume with this source by; `None` if the source is another plugin's.
-    to_csi: fn(&dyn Volume, &InTreeSource) -> Option<Translated>,
+    to_csi: fn(&Volume<'_>, &InTreeSource) -> Option<Translated>,
     /// The node affinity of the plugin's PersistentVolume, in the driver's keys.
-    node_affinity: fn(&dyn Volume) -> Option<VolumeNodeAffinity>,
+    node_affinity: fn(&Volume<'_>) -> Option<VolumeNodeAffinity>,
 }
 
 /// Why a class or a PersistentVolume can't be translated, in external-provisioner's words.
@@ -102,19 +102,30 @@ pub struct Class<'a> {
 }
 
 /// What translation reads of a PersistentVolume of an in-tree plugin.
-pub trait Volume {
+#[derive(Debug)]
+pub struct Volume<'a> {
     /// The PersistentVolume's name.
-    fn name(&self) -> &str;
-    /// The label `key`.
-    fn label(&self, key: &str) -> Option<&str>;
-    /// The annotation `key`.
-    fn annotation(&self, key: &str) -> Option<&str>;
+    pub name: &'a str,
+    /// Its labels.
+    pub labels: &'a BTreeMap<String, String>,
+    /// Its annotations.
+    pub annotations: &'a BTreeMap<String, String>,
     /// The namespace of the volume's claim; empty without a claim.
-    fn claim_namespace(&self) -> &str;
+    pub claim_namespace: &'a str,
     /// The nodes that can access the volume.
-    fn node_affinity(&self) -> Option<&VolumeNodeAffinity>;
+    pub node_affinity: Option<&'a VolumeNodeAffinity>,
     /// The plugin's source.
-    fn in_tree(&self) -> Option<&InTreeSource>;
+    pub in_tree: Option<&'a InTreeSource>,
+}
+
+impl Volume<'_> {
+    fn label(&self, key: &str) -> Option<&str> {
+        self.labels.get(key).map(String::as_str)
+    }
+
+    fn annotation(&self, key: &str) -> &str {
+        self.annotations.get(key).map(String::as_str).unwrap_or_default()
+    }
 }
 
 /// What the driver answered, as an in-tree PersistentVolume shows it.
@@ -173,8 +184,8 @@ impl Migration {
     }
 
     /// Translates a PersistentVolume of the plugin to CSI.
-    pub fn to_csi(self, volume: &dyn Volume) -> Result<CsiVolume, Untranslatable> {
-        let translated = volume.in_tree().and_then(|part| (self.0.to_csi)(volume, part));
+    pub fn to_csi(self, volume: &Volume<'_>) -> Result<CsiVolume, Untranslatable> {
+        let translated = volume.in_tree.and_then(|part| (self.0.to_csi)(volume, part));
         let other = Untranslatable::OtherPlugin(self.0.in_tree);
         let (handle, attributes) = translated.ok_or(other)??;
         Ok(CsiVolume { handle, attributes, node_affinity: (self.0.node_affinity)(volume) })
@@ -182,8 +193,8 @@ impl Migration {
 }
 
 /// The node affinity as it is.
-fn kept(volume: &dyn Volume) -> Option<VolumeNodeAffinity> {
-    volume.node_affinity().cloned()
+fn kept(volume: &Volume<'_>) -> Option<VolumeNodeAffinity> {
+    volume.node_affinity.cloned()
 }
 
 /// The spec of a PersistentVolume, created if missing.

@@ -64,7 +64,7 @@ fn to_in_tree(
     Ok(())
 }
 
-fn to_csi(_: &dyn Volume, source: &InTreeSource) -> Option<Translated> {
+fn to_csi(_: &Volume<'_>, source: &InTreeSource) -> Option<Translated> {
     let InTreeSource::Portworx(disk) = source else { return None };
     Some(Ok((disk.volume_id.clone(), BTreeMap::new())))
 }

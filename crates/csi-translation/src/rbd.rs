@@ -123,10 +123,10 @@ fn to_in_tree(
     Ok(())
 }
 
-fn to_csi(volume: &dyn Volume, source: &InTreeSource) -> Option<Translated> {
+fn to_csi(volume: &Volume<'_>, source: &InTreeSource) -> Option<Translated> {
     let InTreeSource::Rbd(rbd) = source else { return None };
     let pool = rbd.pool.clone().unwrap_or_default();
-    let annotation = |key| volume.annotation(key).unwrap_or_default().to_owned();
+    let annotation = |key| volume.annotation(key).to_owned();
     let known = Some(annotation(VOLUME_HANDLE)).filter(|handle| !handle.is_empty());
     let handle = known.unwrap_or_else(|| {
         migrated_handle(&cluster_id(&rbd.monitors.join(",")), &rbd.image, &pool)

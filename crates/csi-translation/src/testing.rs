@@ -4,54 +4,26 @@
 #![cfg_attr(not(test), allow(dead_code))]
 
 use k8s_openapi::{
-    api::{
-        core::v1::{PersistentVolume, VolumeNodeAffinity},
-        storage::v1::StorageClass,
-    },
+    api::{core::v1::PersistentVolume, storage::v1::StorageClass},
     serde::Deserialize as _,
 };
 use serde_json::{Value, json};
 
 use crate::{Class, CsiVolume, InTreeSource, Migration, Plugin, Untranslatable, Volume};
 
-/// A whole PersistentVolume with its in-tree source.
-#[derive(Debug, Default)]
-pub(crate) struct Whole(PersistentVolume, Option<InTreeSource>);
-
-impl Whole {
-    /// A PersistentVolume as the API server writes it.
-    pub(crate) fn of(volume: &Value) -> Self {
-        let volume = PersistentVolume::deserialize(volume).unwrap();
-        let source = volume.spec.as_ref().and_then(InTreeSource::of);
-        Self(volume, source)
-    }
-}
-
-impl Volume for Whole {
-    fn name(&self) -> &str {
-        self.0.metadata.name.as_deref().unwrap_or_default()
-    }
-
-    fn label(&self, key: &str) -> Option<&str> {
-        self.0.metadata.labels.as_ref()?.get(key).map(String::as_str)
-    }
-
-    fn annotation(&self, key: &str) -> Option<&str> {
-        self.0.metadata.annotations.as_ref()?.get(key).map(String::as_str)
-    }
-
-    fn claim_namespace(&self) -> &str {
-        let claim = self.0.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref());
-        claim.and_then(|claim| claim.namespace.as_deref()).unwrap_or_default()
-    }
-
-    fn node_affinity(&self) -> Option<&VolumeNodeAffinity> {
-        self.0.spec.as_ref()?.node_affinity.as_ref()
-    }
-
-    fn in_tree(&self) -> Option<&InTreeSource> {
-        self.1.as_ref()
-    }
+/// A PersistentVolume of the plugin as the API server writes it, translated to CSI.
+pub(crate) fn to_csi(plugin: &'static Plugin, volume: &Value) -> Result<CsiVolume, Untranslatable> {
+    let PersistentVolume { metadata, spec, .. } = PersistentVolume::deserialize(volume).unwrap();
+    let spec = spec.unwrap_or_default();
+    let claim = spec.claim_ref.as_ref();
+    Migration(plugin).to_csi(&Volume {
+        name: metadata.name.as_deref().unwrap_or_default(),
+        labels: &metadata.labels.unwrap_or_default(),
+        annotations: &metadata.annotations.unwrap_or_default(),
+        claim_namespace: claim.and_then(|it| it.namespace.as_deref()).unwrap_or_default(),
+        node_affinity: spec.node_affinity.as_ref(),
+        in_tree: InTreeSource::of(&spec).as_ref(),
+    })
 }
 
 /// A class, translated to the driver's.
@@ -134,9 +106,9 @@ pub(crate) fn in_tree(
     Ok(serde_json::to_value(translated).unwrap())
 }
 
-/// A PersistentVolume of the plugin, translated to CSI.
+/// The same with the words of an error.
 pub(crate) fn csi(plugin: &'static Plugin, volume: &Value) -> Result<CsiVolume, String> {
-    Migration(plugin).to_csi(&Whole::of(volume)).map_err(|why| why.to_string())
+    to_csi(plugin, volume).map_err(|why| why.to_string())
 }
 
 /// The handle of such a volume.

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::testing::Whole;
+use crate::testing::to_csi;
 
 /// Every plugin, including ceph's retired one.
 fn all() -> impl Iterator<Item = &'static Plugin> {
@@ -57,15 +57,11 @@ fn part(plugin: &Plugin) -> Value {
 fn only_the_plugins_own_volumes_are_translated() {
     for plugin in all() {
         for other in all() {
-            let volume = Whole::of(&json!({"spec": part(other)}));
-            let translated = Migration(plugin).to_csi(&volume);
+            let translated = to_csi(plugin, &json!({"spec": part(other)}));
             let own = plugin.in_tree == other.in_tree;
             assert_eq!(translated.is_ok(), own, "{} {}", plugin.in_tree, other.in_tree);
         }
-        assert_eq!(
-            Migration(plugin).to_csi(&Whole::default()),
-            Err(Untranslatable::OtherPlugin(plugin.in_tree))
-        );
+        assert_eq!(to_csi(plugin, &json!({})), Err(Untranslatable::OtherPlugin(plugin.in_tree)));
         let none = Migration(plugin).to_in_tree(PersistentVolume::default());
         let text = none.unwrap_err().to_string();
         assert_eq!(text, "pv is nil or CSI source not defined on pv");
@@ -202,8 +198,8 @@ proptest! {
         let made: PersistentVolume = serde_json::from_value(made).unwrap();
         let in_tree = Migration(answer.plugin).to_in_tree(made.clone()).unwrap();
         // As the API server stores it and a watch delivers it.
-        let volume = Whole::of(&serde_json::to_value(&in_tree).unwrap());
-        let CsiVolume { handle, attributes, node_affinity } = Migration(answer.plugin).to_csi(&volume).unwrap();
+        let stored = serde_json::to_value(&in_tree).unwrap();
+        let CsiVolume { handle, attributes, node_affinity } = to_csi(answer.plugin, &stored).unwrap();
         prop_assert_eq!(&handle, &answer.back);
         prop_assert_eq!(without_regions(node_affinity), affinity);
         // It shows all that it was made of.

@@ -208,7 +208,7 @@ pub(crate) fn zones_and_regions_to_in_tree(volume: &mut PersistentVolume, driver
 // === In-tree to CSI ===
 
 /// The volume's node affinity with the driver's zone key; without affinity, the zones of the label.
-pub(crate) fn zones_to_csi(volume: &dyn Volume, driver_key: &str) -> Option<VolumeNodeAffinity> {
+pub(crate) fn zones_to_csi(volume: &Volume<'_>, driver_key: &str) -> Option<VolumeNodeAffinity> {
     let (mut affinity, keys) = affinity_and_keys(volume);
     to_driver(&mut affinity, keys.zone, driver_key, || {
         volume.label(keys.zone).into_iter().flat_map(|zones| zones.split(SEPARATOR)).collect()
@@ -223,7 +223,7 @@ pub(crate) fn zones_to_csi(volume: &dyn Volume, driver_key: &str) -> Option<Volu
 /// The volume's node affinity with the driver's zone and region keys; a label holds one value of
 /// each.
 pub(crate) fn zones_and_regions_to_csi(
-    volume: &dyn Volume,
+    volume: &Volume<'_>,
     driver: [&str; 2],
 ) -> Option<VolumeNodeAffinity> {
     let (mut affinity, keys) = affinity_and_keys(volume);
@@ -233,8 +233,8 @@ pub(crate) fn zones_and_regions_to_csi(
     affinity
 }
 
-fn affinity_and_keys(volume: &dyn Volume) -> (Option<VolumeNodeAffinity>, Keys) {
-    let affinity = volume.node_affinity().cloned();
+fn affinity_and_keys(volume: &Volume<'_>) -> (Option<VolumeNodeAffinity>, Keys) {
+    let affinity = volume.node_affinity.cloned();
     let keys = keys(affinity.as_ref(), |key| volume.label(key).is_some());
     (affinity, keys)
 }

@@ -73,7 +73,7 @@ fn to_in_tree(
     Ok(())
 }
 
-fn to_csi(_: &dyn Volume, source: &InTreeSource) -> Option<Translated> {
+fn to_csi(_: &Volume<'_>, source: &InTreeSource) -> Option<Translated> {
     let InTreeSource::Vsphere(disk) = source else { return None };
     let path = || disk.volume_path.clone();
     Some(Ok((path(), attributes([(PATH, path())]))))

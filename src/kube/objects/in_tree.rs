@@ -64,29 +64,17 @@ impl StorageClass {
     }
 }
 
-impl csi_translation::Volume for Volume {
-    fn name(&self) -> &str {
-        self.metadata.name.as_deref().unwrap_or_default()
-    }
-
-    fn label(&self, key: &str) -> Option<&str> {
-        self.metadata.labels.get(key).map(String::as_str)
-    }
-
-    fn annotation(&self, key: &str) -> Option<&str> {
-        self.metadata.annotations.get(key).map(String::as_str)
-    }
-
-    fn claim_namespace(&self) -> &str {
-        self.spec.claim_ref.as_ref().map_or("", |claim| &claim.namespace)
-    }
-
-    fn node_affinity(&self) -> Option<&core::VolumeNodeAffinity> {
-        self.spec.node_affinity.as_ref()
-    }
-
-    fn in_tree(&self) -> Option<&InTreeSource> {
-        self.spec.in_tree.as_deref()
+impl Volume {
+    /// What translation reads.
+    pub fn translatable(&self) -> csi_translation::Volume<'_> {
+        csi_translation::Volume {
+            name: self.metadata.name.as_deref().unwrap_or_default(),
+            labels: &self.metadata.labels,
+            annotations: &self.metadata.annotations,
+            claim_namespace: self.spec.claim_ref.as_ref().map_or("", |claim| &claim.namespace),
+            node_affinity: self.spec.node_affinity.as_ref(),
+            in_tree: self.spec.in_tree.as_deref(),
+        }
     }
 }
 

@@ -113,7 +113,7 @@ fn errors_have_kubernetes_messages() {
 #[test]
 fn zeros_at_the_end_are_not_counted_as_digits() {
     let longest = parse("5392236862193302288790003773025288066.1");
-    let written = Quantity { verbatim: None, ..longest.clone() }.to_string();
+    let written = Quantity { verbatim: None, ..longest }.to_string();
     assert_eq!(written, "5392236862193302288790003773025288066100m");
     assert_eq!(parse(&written), longest);
     let huge = format!("1{}", "0".repeat(45));
