@@ -23,12 +23,12 @@ use std::collections::BTreeMap;
 
 use clap::Args;
 
-pub use self::finding::{NOT_CHECKED, failure};
+pub use self::finding::NOT_CHECKED;
 use self::{
     differences::Facts,
     finding::{Checked, Finding, Severity},
     flags::CommandLine,
-    manifest::{Container, Manifest, Unreadable, Workload},
+    manifest::{Container, Manifest, Workload},
     rights::Uses,
 };
 use csi_provisioner::{
@@ -90,25 +90,22 @@ pub struct Request {
 }
 
 /// Checks the manifests, whose texts are given; with a client also the cluster.
-pub async fn run(client: Option<&Client>, request: &Request, manifests: &[String]) -> Output {
+pub async fn run(
+    client: Option<&Client>,
+    request: &Request,
+    manifests: &[String],
+) -> Result<Output, String> {
     let manifest = Manifest::parse(manifests, &request.namespace);
-    let workloads = match manifest.workloads() {
-        Ok(workloads) => workloads,
-        Err(error) => return failure(&error.to_string()),
-    };
-    let cluster = match client {
-        None => None,
-        Some(client) => match Cluster::read(client).await {
-            Ok(cluster) => Some(cluster),
-            Err(error) => {
-                return failure(&format!("cannot read the cluster's claims and classes: {error}"));
-            }
-        },
-    };
+    let workloads = manifest.workloads()?;
+    let cluster =
+        match client {
+            Some(client) => Some(Cluster::read(client).await.map_err(|error| {
+                format!("cannot read the cluster's claims and classes: {error}")
+            })?),
+            None => None,
+        };
     let mut checked = Vec::new();
-    let unread = |it: &Unreadable| {
-        Finding::new("manifest", Severity::Unchecked, "a document", &it.to_string())
-    };
+    let unread = |why: &String| Finding::new("manifest", Severity::Unchecked, "a document", why);
     let unread: Vec<Finding> = manifest.unreadable().iter().map(unread).collect();
     if !unread.is_empty() {
         checked.push(Checked::new("The files", unread));
@@ -117,7 +114,7 @@ pub async fn run(client: Option<&Client>, request: &Request, manifests: &[String
         let check = Check { request, manifest: &manifest, cluster: cluster.as_ref(), workload };
         checked.push(Checked::new(&workload.title(), check.findings().await));
     }
-    finding::output(&checked, request.format.is_json)
+    Ok(finding::output(&checked, request.format.is_json))
 }
 
 /// What is read from the cluster.

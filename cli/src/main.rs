@@ -25,25 +25,19 @@ use csi_provisioner::{
 fn main() -> ExitCode {
     logging::escape_panics();
     let output = match parse(env::args_os()) {
-        Ok(Command::Check(request)) => block_on(check(&request), |why| check::failure(&why)),
-        Ok(Command::Explain(request)) => {
-            block_on(explain(*request), |why| Output::failure(why, explain::UNKNOWN))
-        }
+        Ok(Command::Check(request)) => block_on(check(&request), check::NOT_CHECKED),
+        Ok(Command::Explain(request)) => block_on(explain(*request), explain::UNKNOWN),
         Ok(Command::Status(request)) => {
-            let show = |output: &Output| {
-                print(output);
-            };
-            let shown = status::run(&request, &SystemClock, show);
-            block_on(shown, |why| Output::failure(why, status::FAILED))
+            let shown = status::run(&request, &SystemClock, |output| _ = print(output));
+            block_on(shown, status::FAILED)
         }
         Ok(Command::ReleaseClaims(request)) => {
-            block_on(release_claims(&request), |why| release_claims::failure(&why))
+            block_on(release_claims(&request), release_claims::FAILED)
         }
         // A program that runs on, with logs and signals as the sidecar has them.
         Ok(Command::Shadow { args }) => return shadow(args),
         Ok(Command::ShadowReport(request)) => {
-            let report = shadow_report::run(&request);
-            block_on(report, |why| Output::failure(why, shadow_report::FAILED))
+            block_on(shadow_report::run(&request), shadow_report::FAILED)
         }
         Err(refused) => refused,
     };
@@ -59,28 +53,27 @@ fn print(output: &Output) -> ExitCode {
     ExitCode::from(output.exit_code)
 }
 
-/// Runs a command to its end; `failed` says why the async runtime does not start.
-fn block_on(work: impl Future<Output = Output>, failed: impl FnOnce(String) -> Output) -> Output {
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return failed(format!("cannot start the async runtime: {error}")),
+/// Runs a command to its end; `failed` is its exit code if it gives an error.
+fn block_on(work: impl Future<Output = Result<Output, String>>, failed: u8) -> Output {
+    let output = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => {
+            let output = runtime.block_on(work);
+            // Blocking tasks that still run must not delay the exit.
+            runtime.shutdown_background();
+            output
+        }
+        Err(error) => Err(format!("cannot start the async runtime: {error}")),
     };
-    let output = runtime.block_on(work);
-    // Blocking tasks that still run must not delay the exit.
-    runtime.shutdown_background();
-    output
+    output.unwrap_or_else(|why| Output::failure(&why, failed))
 }
 
-async fn release_claims(request: &release_claims::Request) -> Output {
-    let gate = Gate::open(Arc::new(SystemClock));
+async fn release_claims(request: &release_claims::Request) -> Result<Output, String> {
+    let client = request.server.client(Gate::open(Arc::new(SystemClock))).await?;
     let namespace = lease_namespace(request.lease_namespace.as_deref());
-    match request.server.client(gate).await {
-        Ok(client) => release_claims::run(&client, request, &namespace).await,
-        Err(why) => release_claims::failure(&why),
-    }
+    release_claims::run(&client, request, &namespace).await
 }
 
-async fn explain(request: explain::Request) -> Output {
+async fn explain(request: explain::Request) -> Result<Output, String> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let kubernetes = &request.flags.kubernetes;
     let (kubeconfig, master) = (kubernetes.kubeconfig.clone(), kubernetes.master.clone());
@@ -93,7 +86,7 @@ async fn explain(request: explain::Request) -> Output {
         Ok(client) => explain::run(&client, &*clock, &request, &namespace).await,
         Err(why) => explain::unreachable(&request, &why),
     };
-    explanation.output(request.is_json)
+    Ok(explanation.output(request.is_json))
 }
 
 fn shadow(args: Vec<OsString>) -> ExitCode {
@@ -105,18 +98,14 @@ fn shadow(args: Vec<OsString>) -> ExitCode {
     }
 }
 
-async fn check(request: &check::Request) -> Output {
-    checked(request).await.unwrap_or_else(|why| check::failure(&why))
-}
-
-async fn checked(request: &check::Request) -> Result<Output, String> {
+async fn check(request: &check::Request) -> Result<Output, String> {
     let manifests = request.files.iter().map(read).collect::<Result<Vec<_>, _>>()?;
     let client = if request.server.is_named() {
         Some(request.server.client(Gate::open(Arc::new(SystemClock))).await?)
     } else {
         None
     };
-    Ok(check::run(client.as_ref(), request, &manifests).await)
+    check::run(client.as_ref(), request, &manifests).await
 }
 
 /// Reads a file, or stdin for `-`.

@@ -54,10 +54,8 @@ pub struct Request {
     pub force: bool,
 }
 
-/// The output with a single error.
-pub fn failure(why: &str) -> Output {
-    Output::failure(printable(why), 1)
-}
+/// The exit code if something could not be read or released.
+pub const FAILED: u8 = 1;
 
 /// Text for a terminal: one line, with control characters escaped.
 fn printable(text: &str) -> String {
@@ -77,11 +75,9 @@ struct RecordedClaim {
 
 /// Lists claims, and releases them with `--release`. `namespace`: that of the Leases; empty if
 /// unknown.
-pub async fn run(client: &Client, request: &Request, namespace: &str) -> Output {
-    let claims = match recorded(client, request.driver.as_deref()).await {
-        Ok(claims) => claims,
-        Err(error) => return failure(&format!("cannot list claims: {error}")),
-    };
+pub async fn run(client: &Client, request: &Request, namespace: &str) -> Result<Output, String> {
+    let claims = recorded(client, request.driver.as_deref()).await;
+    let claims = claims.map_err(|error| format!("cannot list claims: {error}"))?;
     let mut text = table(&claims);
     let (mut errors, mut led) = (Vec::new(), BTreeMap::new());
     for recorded in claims.iter().filter(|_| request.release) {
@@ -102,8 +98,8 @@ pub async fn run(client: &Client, request: &Request, namespace: &str) -> Output 
     if !request.release && !claims.is_empty() {
         text.push_str("Nothing was changed; --release takes finalizer and record off.\n");
     }
-    let exit_code = u8::from(!errors.is_empty());
-    Output { text, errors, exit_code }
+    let exit_code = if errors.is_empty() { 0 } else { FAILED };
+    Ok(Output { text, errors, exit_code })
 }
 
 async fn recorded(client: &Client, driver: Option<&str>) -> Result<Vec<RecordedClaim>, ApiError> {

@@ -8,7 +8,6 @@ use clap::{
     builder::{StringValueParser, TypedValueParser as _},
 };
 
-use csi_provisioner::plain_text::escaped;
 use serde::Deserialize;
 
 use crate::{
@@ -38,11 +37,9 @@ pub struct Request {
 }
 
 /// Fetches the results and returns what to print.
-pub async fn run(request: &Request) -> Output {
-    match report(request).await {
-        Ok(report) => Output::printed(text(&report, request.format.is_json), exit_code(&report)),
-        Err(why) => Output::failure(why, FAILED),
-    }
+pub async fn run(request: &Request) -> Result<Output, String> {
+    let report = report(request).await?;
+    Ok(Output::printed(text(&report, request.format.is_json), exit_code(&report)))
 }
 
 /// What a process in shadow mode serves.
@@ -53,11 +50,9 @@ struct Results {
 }
 
 async fn report(request: &Request) -> Result<ShadowReport, String> {
-    let results: Results =
-        fetch(&request.address, "").await.map_err(|why| escaped(&why).to_string())?;
-    results
-        .shadow
-        .ok_or_else(|| format!("{}: this process is not in shadow mode", escaped(&request.address)))
+    let results: Results = fetch(&request.address, "").await?;
+    let other = || format!("{}: this process is not in shadow mode", request.address);
+    results.shadow.ok_or_else(other)
 }
 
 fn text(report: &ShadowReport, is_json: bool) -> String {

@@ -91,7 +91,11 @@ struct Shown {
 
 /// Reads the status and returns what to print. With `--watch` it returns only if the first one cannot be
 /// read; until then it passes what it has read to `print`.
-pub async fn run(request: &Request, clock: &dyn Clock, print: impl Fn(&Output)) -> Output {
+pub async fn run(
+    request: &Request,
+    clock: &dyn Clock,
+    print: impl Fn(&Output),
+) -> Result<Output, String> {
     let mut listed = Listed::default();
     let mut shown = read(request, clock, &mut listed).await;
     let mut has_worked = false;
@@ -101,10 +105,7 @@ pub async fn run(request: &Request, clock: &dyn Clock, print: impl Fn(&Output)) 
         tokio::time::sleep(INTERVAL).await;
         shown = read(request, clock, &mut listed).await;
     }
-    match shown {
-        Ok(shown) => Output::printed(text(request, &shown), 0),
-        Err(why) => Output::failure(escaped(&why).to_string(), FAILED),
-    }
+    Ok(Output::printed(text(request, &shown?), 0))
 }
 
 /// One of several tables. A leader that does not answer is shown in its place: another one may be elected.
@@ -112,7 +113,7 @@ fn again(request: &Request, shown: &Result<Shown, String>) -> Output {
     let clear = if request.format.is_json { "" } else { CLEAR };
     let text = match shown {
         Ok(shown) => text(request, shown),
-        Err(why) if request.format.is_json => return Output::failure(escaped(why).to_string(), 0),
+        Err(why) if request.format.is_json => return Output::failure(why, 0),
         Err(why) => format!("{}\n", escaped(why)),
     };
     Output::printed(format!("{clear}{text}"), 0)

@@ -59,7 +59,10 @@ pub fn parse(
         let text = error.to_string();
         let lines: Vec<_> = text.lines().map(|line| escaped(line).to_string()).collect();
         let text = lines.join("\n") + "\n";
-        if error.use_stderr() { Output::failure(text, wrong) } else { Output::printed(text, 0) }
+        if !error.use_stderr() {
+            return Output::printed(text, 0);
+        }
+        Output { text: String::new(), errors: vec![text], exit_code: wrong }
     })
 }
 
@@ -83,9 +86,9 @@ impl Output {
         Self { text, errors: Vec::new(), exit_code }
     }
 
-    /// The output if there is nothing but an error.
-    pub fn failure(why: String, exit_code: u8) -> Self {
-        Self { text: String::new(), errors: vec![why], exit_code }
+    /// The output if there is nothing but an error, which may quote texts of others.
+    pub fn failure(why: &str, exit_code: u8) -> Self {
+        Self { text: String::new(), errors: vec![escaped(why).to_string()], exit_code }
     }
 }
 

@@ -139,11 +139,6 @@ fn heading(section: &str) -> &str {
     }
 }
 
-/// The output of a check that could not be made.
-pub fn failure(why: &str) -> Output {
-    Output::failure(printable(why), NOT_CHECKED)
-}
-
 /// The output of a check.
 pub(super) fn output(checked: &[Checked], json: bool) -> Output {
     let findings = checked.iter().flat_map(|checked| &checked.findings);
@@ -196,7 +191,6 @@ mod tests {
         ] {
             assert_eq!(report(severities, false).exit_code, code, "{severities:?}");
         }
-        assert_eq!(failure("why").exit_code, 3);
     }
 
     #[test]

@@ -9,31 +9,14 @@ use std::collections::BTreeMap;
 use serde::Deserialize as _;
 use serde_json::Value;
 
-/// Why a manifest cannot be read. Without its content, which may hold secrets.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum ManifestError {
-    #[error("{0}")]
-    Unreadable(Unreadable),
-    #[error(
-        "no container in the manifest runs the provisioner: give the Deployment with a container or an image named csi-provisioner or external-provisioner"
-    )]
-    NoProvisioner,
-}
-
-/// A document that is not valid YAML, by its place in its file, from 1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the manifest is not valid YAML at line {line}, column {column}: correct it there")]
-pub(super) struct Unreadable {
-    line: usize,
-    column: usize,
-}
+const NO_PROVISIONER: &str = "no container in the manifest runs the provisioner: give the Deployment with a container or an image named csi-provisioner or external-provisioner";
 
 /// The objects of the manifests.
 #[derive(Debug)]
 pub(super) struct Manifest {
     objects: Vec<Value>,
     /// What could not be read.
-    unreadable: Vec<Unreadable>,
+    unreadable: Vec<String>,
     /// The namespace of objects that name none.
     namespace: String,
 }
@@ -52,7 +35,9 @@ impl Manifest {
                         let at = error.location();
                         let line = line + at.as_ref().map_or(0, |at| at.line().saturating_sub(1));
                         let column = at.map_or(1, |at| at.column());
-                        unreadable.push(Unreadable { line, column });
+                        unreadable.push(format!(
+                            "the manifest is not valid YAML at line {line}, column {column}: correct it there"
+                        ));
                         // The reader cannot go on after an error.
                         break;
                     }
@@ -63,7 +48,7 @@ impl Manifest {
     }
 
     /// The documents that could not be read.
-    pub(super) fn unreadable(&self) -> &[Unreadable] {
+    pub(super) fn unreadable(&self) -> &[String] {
         &self.unreadable
     }
 
@@ -80,7 +65,7 @@ impl Manifest {
     }
 
     /// The workloads that run the provisioner.
-    pub(super) fn workloads(&self) -> Result<Vec<Workload>, ManifestError> {
+    pub(super) fn workloads(&self) -> Result<Vec<Workload>, String> {
         let workloads = self.objects.iter().filter_map(|object| {
             let pod = if text(object, "/kind") == "Pod" { "/spec" } else { "/spec/template/spec" };
             Workload::read(object, object.pointer(pod)?, self.namespace(object))
@@ -88,8 +73,8 @@ impl Manifest {
         let workloads: Vec<Workload> = workloads.collect();
         match self.unreadable.first() {
             _ if !workloads.is_empty() => Ok(workloads),
-            Some(unreadable) => Err(ManifestError::Unreadable(*unreadable)),
-            None => Err(ManifestError::NoProvisioner),
+            Some(unreadable) => Err(unreadable.clone()),
+            None => Err(NO_PROVISIONER.to_owned()),
         }
     }
 }

@@ -27,7 +27,8 @@ fn claims(name: &str, driver: &str) -> Value {
 async fn report(server: &Server, arguments: &[&str]) -> Output {
     let parsed = testing::parse("release-claims", arguments).unwrap();
     let Command::ReleaseClaims(request) = parsed else { panic!("{parsed:?}") };
-    run(&client(server), &request, "kube-system").await
+    let report = run(&client(server), &request, "kube-system").await;
+    report.unwrap_or_else(|why| Output::failure(&why, FAILED))
 }
 
 /// A record is text of the claim's user.

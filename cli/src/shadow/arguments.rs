@@ -111,18 +111,6 @@ mod tests {
     }
 
     #[test]
-    fn the_driver_is_described_and_other_flags_are_the_sidecars() {
-        for described in [
-            &["--driver=d", "--capabilities=CONTROLLER_SERVICE,CLONE_VOLUME", "-v=2"][..],
-            &["--driver", "d", "-v=2", "--capabilities", "CONTROLLER_SERVICE,CLONE_VOLUME"],
-        ] {
-            let (parsed, Described { name, capabilities }) = parsed(described).unwrap();
-            assert_eq!((&*name, parsed.flags.logging.verbosity), ("d", 2));
-            assert_eq!((capabilities.plugin.len(), capabilities.controller.len()), (1, 1));
-        }
-    }
-
-    #[test]
     fn what_it_cannot_compare_is_refused() {
         for (args, why) in [
             (&["--driver=d"][..], "flag is required: --capabilities"),

@@ -148,10 +148,10 @@ fn the_account_may_have_its_old_name() {
 #[test]
 fn an_error_names_the_place_and_no_content() {
     let broken = Manifest::parse(&["a: b\npassword: {s3cret]".to_owned()], "ns");
-    let text = broken.workloads().unwrap_err().to_string();
+    let text = broken.workloads().unwrap_err();
     assert!(text.contains("line 2") && !text.contains("s3cret"), "{text}");
     let none = Manifest::parse(&["kind: Secret".to_owned()], "ns");
-    assert!(matches!(none.workloads(), Err(ManifestError::NoProvisioner)));
+    assert_eq!(none.workloads().unwrap_err(), NO_PROVISIONER);
 }
 
 #[test]
@@ -159,8 +159,8 @@ fn a_document_that_cannot_be_read_does_not_hide_the_others() {
     let text = format!("kind: Secret\n--- # broken\na: [b\nc: }}\n---{DEPLOYMENT}");
     let manifest = Manifest::parse(&[text], "ns");
     assert_eq!(manifest.workloads().unwrap().len(), 1);
-    let places: Vec<usize> = manifest.unreadable().iter().map(|it| it.line).collect();
-    assert!(matches!(places[..], [3 | 4]), "{places:?}");
+    let [unreadable] = manifest.unreadable() else { panic!("{manifest:?}") };
+    assert!(["line 3", "line 4"].iter().any(|line| unreadable.contains(line)), "{unreadable}");
 }
 
 #[test]
