@@ -227,3 +227,20 @@ async fn a_source_of_another_driver_is_left_to_the_provisioner_of_that_driver() 
         assert_eq!(standing(&cluster), ["snap", "origin"], "{namespace}");
     }
 }
+
+/// Its claim is gone, and its call may run on. A provisioner that is not there any more keeps nothing for ever.
+#[tokio::test(start_paused = true)]
+async fn a_source_of_another_driver_that_nobody_names_goes_after_the_time_out() {
+    let cluster = named_from("sc");
+    for (_, name, ..) in SOURCES {
+        cluster.simulation.delete_claim(&format!("names-{name}"));
+    }
+    give_away(&cluster, "PersistentVolume", "pv-origin", "/spec/csi/driver");
+    give_away(&cluster, "VolumeSnapshotContent", "content-snap", "/spec/driver");
+    let process = cluster.simulation.start_with(&[SWEEP]);
+    sleep(55 * MINUTE).await;
+    assert_eq!(standing(&cluster), ["snap", "origin"]);
+    sleep(10 * MINUTE).await;
+    assert!(standing(&cluster).is_empty());
+    assert_eq!(released(&process), "", "no claim has lost it");
+}
