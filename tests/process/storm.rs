@@ -29,6 +29,9 @@ use tokio::time::{Instant, sleep};
 /// How long a process lives, in milliseconds.
 const LIFE: std::ops::RangeInclusive<u64> = 100..=2000;
 
+/// What a process logs that has begun to work.
+const WORKS: &str = "Detected CSI driver";
+
 /// How long it may take until nothing is left to do: kube-controller-manager makes 20 changes a second.
 const PATIENCE: Duration = Duration::from_secs(300);
 
@@ -86,10 +89,15 @@ impl Storm {
         Provisioner::start(env!("CARGO_BIN_EXE_csi-provisioner"), &self.arguments, log)
     }
 
-    /// Lets the program run and kills it so many times.
+    /// Lets the program run and kills it so many times; every other time not before it works, however slow the
+    /// machine.
     async fn kill(&mut self, times: u64, mut dice: Rng) {
-        for _ in 0..times {
+        for number in 0..times {
             let mut program = self.run();
+            if number % 2 == 0 {
+                let works = async |it: &mut Provisioner| it.log().contains(WORKS);
+                program.until("it works", works).await;
+            }
             sleep(Duration::from_millis(dice.u64(LIFE))).await;
             let log = program.log();
             assert!(program.has_ended().is_none(), "it ended by itself:\n{log}");
@@ -188,6 +196,8 @@ async fn kills_at_random_moments_leak_nothing_and_double_nothing() {
     let mut program = storm.run();
     storm.settle(&mut program, &done.staying).await;
     drop(program);
+    let made = |storm: &Storm| u32::try_from(storm.driver.backend().disks.lock().made.len());
+    let sources = made(&storm).unwrap();
 
     let start = Instant::now();
     let time = Duration::from_millis((LIFE.start() + LIFE.end()) / 2 * kills);
@@ -197,7 +207,8 @@ async fn kills_at_random_moments_leak_nothing_and_double_nothing() {
     done.volumes.extend(came.volumes);
     done.staying.extend(came.staying);
     let raged = start.elapsed();
-    let before = u32::try_from(storm.driver.backend().disks.lock().made.len()).unwrap();
+    let before = made(&storm).unwrap();
+    assert!(before > sources, "nothing was made during the storm");
     let mut program = storm.run();
     storm.settle(&mut program, &done.staying).await;
     let settled = start.elapsed();

@@ -1,8 +1,8 @@
 //! A driver that finishes what it has begun, also when its caller was killed meanwhile.
 //!
-//! Promises that a volume's creation takes its time and goes on without its caller, that a second call for
-//! it is refused with Aborted until then, and a count of how often each volume was made. While creations are
-//! held, none ends.
+//! Promises that a volume's creation and removal take their time and go on without their caller, that any other
+//! call for it is refused with Aborted until then, and a count of how often each volume was made. While creations
+//! are held, none ends.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,7 +28,7 @@ const LONGEST: u64 = 400;
 /// What the driver holds.
 #[derive(Default)]
 pub(crate) struct Disks {
-    /// The volumes that are being made, by name.
+    /// The volumes that are being made or removed, by name.
     pub(crate) begun: BTreeSet<String>,
     /// The handles of all volumes there are.
     pub(crate) there: BTreeSet<String>,
@@ -45,9 +45,16 @@ pub(crate) struct Persistent {
     pub(crate) disks: Arc<Mutex<Disks>>,
 }
 
+/// What the handle of a volume has before its name.
+const HANDLE: &str = "vol-";
+
 /// The handle of a volume of this name.
 fn handle(name: &str) -> String {
-    format!("vol-{name}")
+    format!("{HANDLE}{name}")
+}
+
+fn under_way() -> Status {
+    Status::aborted("an operation with this volume name is under way")
 }
 
 impl Persistent {
@@ -66,12 +73,13 @@ impl Persistent {
     #[allow(clippy::disallowed_methods)] // it must outlive the call
     fn begin(&self, name: &str) -> Result<Option<tokio::task::JoinHandle<()>>, Status> {
         let mut disks = self.disks.lock();
+        if disks.begun.contains(name) {
+            return Err(under_way());
+        }
         if disks.there.contains(&handle(name)) {
             return Ok(None);
         }
-        if !disks.begun.insert(name.to_owned()) {
-            return Err(Status::aborted("an operation with this volume name is under way"));
-        }
+        disks.begun.insert(name.to_owned());
         let (all, name, pause) = (Arc::clone(&self.disks), name.to_owned(), self.pause());
         let mut held = self.held.subscribe();
         Ok(Some(tokio::spawn(async move {
@@ -105,11 +113,16 @@ impl Around for Persistent {
 
     #[allow(clippy::disallowed_methods)] // it must outlive the call
     async fn delete_volume(&self, call: Call<DeleteVolumeRequest>) -> Answer<DeleteVolumeResponse> {
-        let (disks, id, pause) =
-            (Arc::clone(&self.disks), call.request.volume_id.clone(), self.pause());
+        let name = call.request.volume_id.trim_start_matches(HANDLE).to_owned();
+        if !self.disks.lock().begun.insert(name.clone()) {
+            return Err(under_way());
+        }
+        let (all, pause) = (Arc::clone(&self.disks), self.pause());
         let removal = tokio::spawn(async move {
             sleep(pause).await;
-            disks.lock().there.remove(&id);
+            let mut disks = all.lock();
+            disks.begun.remove(&name);
+            disks.there.remove(&handle(&name));
         });
         // It ends by itself and does not panic.
         let _ = removal.await;
