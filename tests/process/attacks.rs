@@ -9,9 +9,9 @@ mod tenant;
 
 use serde_json::{Value, json};
 use tenant::{
-    CLONING, FINALIZER, HELD, PROVISIONER, Tenant, finalizers, in_each_mode, merged, uid,
-    volume_name,
+    CLONING, FINALIZER, HELD, PROVISIONER, Tenant, finalizers, in_each_mode, uid, volume_name,
 };
+use testkit::merged;
 
 /// The driver's handle of a volume of another tenant.
 const VICTIM: &str = "vol-of-another-tenant";

@@ -17,6 +17,7 @@ use testkit::{
     },
     control_plane::{ControlPlane, TemporaryDirectory},
     driver::{Failure, Host, Match, Rule, Script, Scripted, VolumeSpec},
+    merged, until,
 };
 use tokio::time::{Instant, sleep};
 use tonic::Code;
@@ -61,24 +62,12 @@ fn fields() -> [Value; 4] {
 }
 
 fn claim(name: &str, change: &Value) -> PersistentVolumeClaim {
-    let mut claim = json!({
+    let claim = json!({
         "metadata": {"name": name, "namespace": NAMESPACE,
                      "annotations": {"volume.kubernetes.io/storage-provisioner": DRIVER}},
         "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "fast", "resources": {"requests": {"storage": "1Gi"}}},
     });
-    merge(&mut claim, change);
-    serde_json::from_value(claim).unwrap()
-}
-
-fn merge(into: &mut Value, change: &Value) {
-    match (into, change) {
-        (Value::Object(into), Value::Object(change)) => {
-            for (key, value) in change {
-                merge(into.entry(key.clone()).or_insert(Value::Null), value);
-            }
-        }
-        (into, change) => *into = change.clone(),
-    }
+    serde_json::from_value(merged(claim, change)).unwrap()
 }
 
 /// What the driver answers to claims of the class that has this parameter; to all others as it should.
@@ -206,18 +195,11 @@ async fn a_driver_whose_answers_are_too_large_hinders_nobody() {
             event.involved_object.name.as_deref() == Some(class)
                 && event.reason.as_deref() == Some("ProvisioningFailed")
         };
-        let reported = async {
-            loop {
-                let listed = events.list(&ListParams::default()).await.unwrap().items;
-                if let Some(event) = listed.into_iter().find(failed) {
-                    return event;
-                }
-                sleep(Duration::from_secs(1)).await;
-            }
+        let reported = async || {
+            events.list(&ListParams::default()).await.unwrap().items.into_iter().find(failed)
         };
-        let patience = Duration::from_secs(120);
-        let event = tokio::time::timeout(patience, reported).await;
-        let event = event.unwrap_or_else(|_| panic!("no event of {class}"));
+        let event = until(PATIENCE, Duration::from_secs(1), reported).await;
+        let event = event.unwrap_or_else(|| panic!("no event of {class}"));
         let message = event.message.as_deref().unwrap_or_default();
         println!("{class}: {message:.300}");
         assert!(message.len() <= 2048, "{class}: {} bytes", message.len());

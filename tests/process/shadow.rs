@@ -24,8 +24,8 @@ use testkit::{
     control_plane::{ControlPlane, Controllers, TemporaryDirectory},
     driver::{Backend as _, Description, Host, Script, Scripted},
     ports::free_port,
+    until,
 };
-use tokio::time::{Instant, sleep};
 
 const MANIFEST: &str = include_str!("../../deploy/kubernetes/shadow.yaml");
 
@@ -233,23 +233,21 @@ impl Cluster {
 
     /// Waits until shadow mode has so many results about `subject`.
     async fn compared(&self, subject: Subject, count: u64) {
-        let start = Instant::now();
-        loop {
-            let report = report(&self.status).unwrap_or_else(|| panic!("{}", self.shadow.log()));
-            let of_subject = report.totals.iter().filter(|total| total.subject == subject);
+        let report = || report(&self.status).unwrap_or_else(|| panic!("{}", self.shadow.log()));
+        let are_all = async || {
+            let totals = report().totals;
+            let of_subject = totals.iter().filter(|total| total.subject == subject);
             let found: u64 = of_subject.map(|total| total.count).sum();
-            if found >= count {
-                return;
-            }
-            let words = subject.words();
-            assert!(
-                start.elapsed() < PATIENCE,
-                "{found} of {count} {words}:\n{}\n{}",
-                report.to_text(),
-                self.provisioner.log()
-            );
-            sleep(Duration::from_millis(200)).await;
-        }
+            (found >= count).then_some(())
+        };
+        let compared = until(PATIENCE, Duration::from_millis(200), are_all).await;
+        let words = subject.words();
+        assert!(
+            compared.is_some(),
+            "{count} {words}:\n{}\n{}",
+            report().to_text(),
+            self.provisioner.log()
+        );
     }
 
     async fn volumes(&self) -> Vec<PersistentVolume> {

@@ -25,6 +25,7 @@ use testkit::{
     apiserver::serve::manifests,
     control_plane::{ControlPlane, Controllers, TemporaryDirectory},
     driver::{Host, Script, Scripted},
+    merged,
     ports::free_port,
     web,
 };
@@ -441,20 +442,6 @@ pub(crate) fn uid(claim: &Value) -> &str {
 /// A claim's finalizers, for [`Tenant::create`].
 pub(crate) fn finalizers(names: &[&str]) -> Value {
     json!({"metadata": {"finalizers": names}})
-}
-
-/// An object into which others are merged.
-pub(crate) fn merged(mut object: Value, change: &Value) -> Value {
-    match (&mut object, change) {
-        (Value::Object(fields), Value::Object(changes)) => {
-            for (key, value) in changes {
-                let field = fields.remove(key).unwrap_or_default();
-                fields.insert(key.clone(), merged(field, value));
-            }
-            object
-        }
-        _ => change.clone(),
-    }
 }
 
 async fn list<K>(api: &Api<K>) -> Vec<Value>
