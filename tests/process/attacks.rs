@@ -303,6 +303,10 @@ async fn no_text_of_a_record_reaches_the_driver_the_events_or_the_log() {
         create_odd_claims(tenant).await;
         // After the time-out the program reports the volume's name.
         tenant.start(&["--claim-protection-timeout=1s"]);
+        let reported = async |it: &Tenant<'_>| {
+            it.is_warned_of("a0-deleted").await && it.is_warned_of("b0-deleted").await
+        };
+        tenant.until("the records are reported", reported).await;
         tenant.settle().await;
         tenant.settle().await;
         let (asked, log) = (tenant.names(), tenant.log());

@@ -275,6 +275,12 @@ impl Cluster {
         assert!(peak <= MOST_PEAK, "{attack}: {peak} KiB");
         assert!(longest <= MOST_WORK, "{attack}: {longest:?}");
     }
+
+    /// The program has sent such requests, as far as that is known.
+    fn has_asked(&self, verb: &str, resource: &str) {
+        let Some(served) = self.control.embedded() else { return };
+        assert!(served.api().requests().count(verb, resource) > 0, "{verb} {resource}");
+    }
 }
 
 /// A clone reads its source.
@@ -294,6 +300,7 @@ async fn huge_sources_that_many_claims_name_take_little_and_hinder_nobody() {
         cluster.claims().create(&post, &clone).await.unwrap();
     }
     cluster.holds("sources", Duration::from_secs(20)).await;
+    cluster.has_asked("get", "persistentvolumeclaims");
 }
 
 /// Each claim of a class of ours is read once after a restart.
@@ -340,6 +347,7 @@ async fn huge_grants_take_little_and_hinder_nobody() {
         claims.create(&PostParams::default(), &copy).await.unwrap();
     }
     cluster.holds("grants", Duration::from_secs(20)).await;
+    cluster.has_asked("list", "referencegrants");
 }
 
 /// No server does that, but whoever pretends to be one can.

@@ -224,13 +224,12 @@ impl<'a> Tenant<'a> {
         let Some(audit) = self.plane.control.audit() else { return 0 };
         let log = std::fs::read_to_string(audit).unwrap();
         let requests = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        let reads = requests.filter(|request| {
-            let object = &request["objectRef"];
-            request["user"]["username"] == PROGRAM
-                && object["resource"] == "secrets"
-                && object["namespace"] == namespace
-        });
-        reads.count()
+        let is_programs = |request: &Value| request["user"]["username"] == PROGRAM;
+        let objects = requests.filter(is_programs).map(|request| request["objectRef"].clone());
+        let objects: Vec<_> = objects.collect();
+        assert!(objects.iter().any(|it| it["resource"] == "persistentvolumeclaims"), "{PROGRAM}");
+        let is_read = |it: &&Value| it["resource"] == "secrets" && it["namespace"] == namespace;
+        objects.iter().filter(is_read).count()
     }
 
     // === What the tenant does ===
