@@ -169,6 +169,11 @@ impl Faults {
         self.0.lock().clear();
     }
 
+    /// Whether every rule has struck as often as it may.
+    pub fn are_spent(&self) -> bool {
+        self.0.lock().is_empty()
+    }
+
     /// What happens to a request, and how long before; counts it.
     pub(super) fn strike(&self, user: &User, info: &RequestInfo) -> (Duration, Option<Effect>) {
         let mut rules = self.0.lock();
