@@ -220,18 +220,14 @@ async fn stopping_ends_the_server_and_idle_connections() {
 async fn a_failure_to_listen_has_the_text_of_external_provisioner() {
     let server = start("/metrics").await;
     let address = server.address.to_string();
-    let routes = || Routes::new("/m", String::new);
-    let error = Server::bind(&address, routes()).await.err().unwrap();
+    let routes = Routes::new("/m", String::new);
+    let error = Server::bind(&address, routes).await.err().unwrap();
     assert_eq!(
         error.to_string(),
         format!(
             "Failed to start HTTP server at specified address (\"{address}\") and metrics path (\"/m\"): listen tcp {address}: bind: address already in use"
         )
     );
-    let error = Server::bind("no:such:address", routes()).await.err().unwrap();
-    let text = error.to_string();
-    assert!(text.starts_with("Failed to start HTTP server"), "{text}");
-    assert!(text.contains("listen tcp no:such:address: "), "{text}");
 }
 
 #[tokio::test]

@@ -84,21 +84,3 @@ fn scrapes_are_counted_as_gos_client_counts_them() {
         ],
     );
 }
-
-#[test]
-fn our_own_names_have_a_prefix() {
-    let metrics = Metrics::new();
-    metrics.serve("disk.example.com");
-    let prefixes = [
-        "controller_persistentvolume",
-        "csi_sidecar_",
-        "leader_election_",
-        "process_",
-        "promhttp_",
-        "workqueue_",
-    ];
-    for definition in metrics.definitions() {
-        let known = prefixes.iter().any(|prefix| definition.name.starts_with(prefix));
-        assert!(known || definition.name.starts_with("provisioner_"), "{}", definition.name);
-    }
-}

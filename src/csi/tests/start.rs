@@ -56,32 +56,20 @@ async fn a_driver_that_is_not_ready_is_asked_once_a_second_for_as_long_as_it_tak
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_start_has_external_provisioners_texts_and_exit_codes() {
+    let boom = "rpc error: code = Internal desc = boom";
+    let capabilities = format!("Error getting CSI driver capabilities: {boom}");
+    let nameless = "Error getting CSI driver name: driver name is empty".to_owned();
     let refused = || Play::status(13, "boom");
     for (path, play, text, code) in [
-        (PROBE, refused(), "CSI driver probe failed: rpc error: code = Internal desc = boom", 1),
-        (
-            INFO,
-            refused(),
-            "Error getting CSI driver name: rpc error: code = Internal desc = boom",
-            255,
-        ),
-        (INFO, info(""), "Error getting CSI driver name: driver name is empty", 255),
-        (
-            PLUGIN,
-            refused(),
-            "Error getting CSI driver capabilities: rpc error: code = Internal desc = boom",
-            255,
-        ),
-        (
-            CONTROLLER,
-            refused(),
-            "Error getting CSI driver capabilities: rpc error: code = Internal desc = boom",
-            255,
-        ),
+        (PROBE, refused(), format!("CSI driver probe failed: {boom}"), 1),
+        (INFO, refused(), format!("Error getting CSI driver name: {boom}"), 255),
+        (INFO, info(""), nameless, 255),
+        (PLUGIN, refused(), capabilities.clone(), 255),
+        (CONTROLLER, refused(), capabilities, 255),
     ] {
         let fake = Fake::new();
         fake.play(path, play);
         let error = connect(&fake).await.err().unwrap();
-        assert_eq!((error.to_string().as_str(), error.exit_code()), (text, code));
+        assert_eq!((error.to_string(), error.exit_code()), (text, code));
     }
 }

@@ -299,21 +299,6 @@ async fn an_acquisition_cancelled_by_the_stop_is_released() {
     assert_eq!(store.lock().holder(), Some(""));
 }
 
-/// Leaves a Lease as a killed process does.
-async fn killed(host: &str, pod_uid: Option<&str>) -> Arc<parking_lot::Mutex<Store>> {
-    let store = store();
-    let deps = fake::deps(Arc::new(Drifting::new(1.0, 0)), 1);
-    let election = lead(
-        FakeClient::new(&store),
-        settings(host, pod_uid),
-        deps,
-        |_, _| {},
-        CancellationToken::new(),
-    );
-    assert!(timeout(Duration::from_secs(7), election).await.is_err());
-    store
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_failed_renewal_is_counted_as_slow_path() {
     let store = store();
@@ -331,24 +316,6 @@ async fn a_failed_renewal_is_counted_as_slow_path() {
     let text = metrics.text();
     assert!(text.contains("leader_election_slowpath_total{name=\"\"} 1"), "{text}");
     assert!(text.contains("leader_election_master_status{name=\"\"} 1"), "{text}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn renewing_its_own_lease_after_a_restart_is_counted_as_slow_path() {
-    let slow_paths = async |pod_uid| {
-        let store = killed("host", Some("uid")).await;
-        let metrics = crate::metrics::Metrics::new();
-        let mut deps = fake::deps(Arc::new(Drifting::new(1.0, 0)), 1);
-        deps.metrics = metrics.leader.clone();
-        let again = settings("host", Some(pod_uid));
-        let election =
-            lead(FakeClient::new(&store), again, deps, |_, _| {}, CancellationToken::new());
-        assert!(timeout(Duration::from_secs(60), election).await.is_err());
-        metrics.text()
-    };
-    let counted = "leader_election_slowpath_total{name=\"\"} 1";
-    assert!(slow_paths("uid").await.contains(counted));
-    assert!(!slow_paths("another").await.contains(counted), "a take-over is none");
 }
 
 /// Somebody wrote numbers that no candidate can wait for or count on from, and then deletes the Lease.

@@ -41,14 +41,15 @@ fn echo(request: &RecordedRequest) -> Answer {
     Answer::json(200, &request.json())
 }
 
+/// A server that has the claim, and takes what is written.
+fn echoing() -> Server {
+    let found = |number| if number == 0 { Some(Answer::json(200, &claim("7"))) } else { None };
+    Server::new(move |number, request| found(number).unwrap_or_else(|| echo(request)))
+}
+
 #[tokio::test]
 async fn unknown_fields_survive_an_edit() {
-    let server =
-        Server::new(
-            |number, request| {
-                if number == 0 { Answer::json(200, &claim("7")) } else { echo(request) }
-            },
-        );
+    let server = echoing();
     let Edited::Written(written) = edit(&server, add_finalizer).await.unwrap() else {
         panic!("not written")
     };
@@ -61,12 +62,7 @@ async fn unknown_fields_survive_an_edit() {
 
 #[tokio::test]
 async fn what_is_put_back_names_its_object_and_version_whatever_the_edit_did() {
-    let server =
-        Server::new(
-            |number, request| {
-                if number == 0 { Answer::json(200, &claim("7")) } else { echo(request) }
-            },
-        );
+    let server = echoing();
     let strip = |object: &mut Value| {
         object["metadata"] = json!({"name": "data", "resourceVersion": "0"});
         Edit::Write
