@@ -34,11 +34,13 @@ fn files(path: &Path) -> Vec<PathBuf> {
 
 /// The sources of the program below a folder, without files of tests and without the tests at the end of others.
 fn shipped(folder: &str) -> Vec<String> {
+    let folder = here(folder);
     let is_test = |path: &PathBuf| {
-        let mut parts = path.iter().filter_map(|part| part.to_str()?.split('.').next());
+        let below = path.strip_prefix(&folder).unwrap();
+        let mut parts = below.iter().filter_map(|part| part.to_str()?.split('.').next());
         parts.any(|part| ["tests", "testing"].contains(&part))
     };
-    let files = files(&here(folder)).into_iter().filter(|path| !is_test(path));
+    let files = files(&folder).into_iter().filter(|path| !is_test(path));
     let texts = files.map(|path| fs::read_to_string(path).unwrap());
     texts.map(|text| text.split("#[cfg(test)]\nmod tests {").next().unwrap().to_owned()).collect()
 }
