@@ -173,8 +173,9 @@ mod tests {
     #[tokio::test]
     async fn a_server_that_does_not_say_what_it_serves_is_reported() {
         let mute = Server::new(|_, _| Answer::status(500));
-        let error =
-            Destination::find(&client(&mute), &in_namespace("csi", None)).await.unwrap_err();
+        let client = client(&mute);
+        let found = Store::find(&client, &client, &in_namespace("csi", None)).await;
+        let error = found.err().unwrap();
         let prefix = "unexpected error when checking for the V1 CSIStorageCapacity API: ";
         assert!(error.starts_with(prefix), "{error}");
     }
