@@ -6,7 +6,8 @@
 //! listed again, at most once a minute; until then the key wakes nobody and is not among the most common
 //! ones. That costs one list when a driver is installed or adds a key; the alternative would be to keep all
 //! labels of all nodes. What one kubelet writes is bounded: of its CSINode 256 keys of the driver count, of its
-//! Node the labels for the 1,024 keys that most nodes have. What follows from topology belongs to `csi_provisioner::topology` and `capacity`.
+//! Node the labels for the 1,024 keys that most nodes have. What follows from topology belongs to
+//! `csi_provisioner::topology` and `capacity`.
 
 mod index;
 mod terms;

@@ -15,7 +15,8 @@
 //!   because of its name (`overdue`). This is reported.
 //!
 //! Both limits apply only to sources that no other driver made (`owner`): that driver's provisioner
-//! shares the finalizer, and only it knows its calls.
+//! shares the finalizer, and only it knows its calls. One of another driver goes once nobody names it
+//! and the time-out is over.
 //!
 //! Guarantees: no source is freed while a call of this process is open for it, whatever has become
 //! of the claim, the grant or the time-out; one actor at a time works on a source; a process that

@@ -2,9 +2,10 @@
 //!
 //! Keeps the pending claims that name a source, from the watch of all claims; the restores and clones that
 //! this process began and that have not ended; the sources that have our finalizer for them; and the
-//! terminating sources of clones. The decision ([`Holders::due`]) is a pure function of this state. Nothing is freed while a call of this process needs it, whatever has become of its claim.
-//! Memory holds only names, of claims that are pending or in progress and of sources that are deleted. Reads,
-//! writes and grants belong to the modules beside it.
+//! terminating sources of clones. The decision ([`Holders::due`]) is a pure function of this state. Nothing is
+//! freed while a call of this process needs it, whatever has become of its claim. Memory holds only names, of
+//! claims that are pending or in progress and of sources that are deleted. Reads, writes and grants belong to
+//! the modules beside it.
 
 mod due;
 

@@ -251,8 +251,9 @@ impl Inner {
         self.entries.insert(uid, Entry::new(volume_name, is_new));
     }
 
-    /// Notes whether the claim's volume waits to be saved, drops what is left of a closed call, calls `source_released` for a claim that no longer needs its
-    /// source, and removes the entry of a claim that is not ours and has nothing open.
+    /// Notes whether the claim's volume waits to be saved, drops what is left of a closed call, calls
+    /// `source_released` for a claim that no longer needs its source, and removes the entry of a claim that is
+    /// not ours and has nothing open.
     fn tidy(&mut self, uid: &str) {
         let Some(Entry { known, .. }) = self.entries.get_mut(uid) else { return };
         // A recorded call is repeated with the claim as it is now, not with an old request.
