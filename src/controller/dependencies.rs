@@ -85,8 +85,8 @@ pub struct DependencyIndex(Arc<Mutex<Waiting>>);
 #[derive(Debug, Default)]
 struct Waiting {
     claims: BTreeMap<Key, Wait>,
-    /// The claims of each namespace that wait.
-    namespaces: BTreeMap<String, BTreeSet<Key>>,
+    /// How many claims of a namespace wait.
+    namespaces: BTreeMap<String, u32>,
 }
 
 /// What one claim waits for.
@@ -109,7 +109,7 @@ impl DependencyIndex {
             return;
         }
         let (objects, namespace) = (dependencies.into(), namespace.to_owned());
-        waiting.namespaces.entry(namespace.clone()).or_default().insert(uid.clone());
+        *waiting.namespaces.entry(namespace.clone()).or_default() += 1;
         let (since, woken) =
             before.map_or_else(|| (Instant::now(), None), |it| (it.since, it.woken));
         waiting.claims.insert(uid.clone(), Wait { objects, namespace, since, woken });
@@ -141,16 +141,14 @@ impl DependencyIndex {
     /// are left out, and those that such a change woke not long ago.
     pub fn waiting_for(&self, object: &Dependency) -> Vec<Key> {
         let Waiting { claims, namespaces } = &mut *self.0.lock();
-        let awaits = |wait: &Wait| wait.objects.iter().any(|it| it.covers(object));
-        if object.wakes_at_once() {
-            let woken = claims.iter().filter(|(_, wait)| awaits(wait));
-            return woken.map(|(uid, _)| uid.clone()).collect();
-        }
-        let own = object.namespace.as_ref().and_then(|namespace| namespaces.get(namespace));
-        let mut wakes = |uid: &Key| {
-            claims.get_mut(uid).is_some_and(|wait| awaits(wait) && wait.may_wake_now(namespaces))
+        let is_trusted = object.wakes_at_once();
+        let wakes = |wait: &mut Wait| {
+            let is_reached = is_trusted || object.namespace.as_ref() == Some(&wait.namespace);
+            let awaits = || wait.objects.iter().any(|it| it.covers(object));
+            is_reached && awaits() && (is_trusted || wait.may_wake_now(namespaces))
         };
-        own.into_iter().flatten().filter(|uid| wakes(uid)).cloned().collect()
+        let woken = claims.iter_mut().filter_map(|(uid, wait)| wakes(wait).then(|| uid.clone()));
+        woken.collect()
     }
 
     /// Returns the claims that wait for the claim that `event` adds or changes, as
@@ -158,6 +156,10 @@ impl DependencyIndex {
     /// of a large list takes long, and their next attempt is not far.
     pub(super) fn waiting_for_claim(&self, event: &InformerEvent<Claim>) -> Vec<Key> {
         let InformerEvent::Apply(claim) = event else { return Vec::new() };
+        // Usually no claim of its namespace waits. A user with thousands that wait pays for a look at them.
+        if !self.0.lock().namespaces.contains_key(claim.namespace()) {
+            return Vec::new();
+        }
         self.waiting_for(&Dependency::object::<Claim>(Some(claim.namespace()), claim.name()))
     }
 
@@ -177,9 +179,9 @@ impl Waiting {
     /// Removes the claim. Returns for what it has waited.
     fn remove(&mut self, uid: &Key) -> Option<Wait> {
         let wait = self.claims.remove(uid)?;
-        if let Some(claims) = self.namespaces.get_mut(&wait.namespace) {
-            claims.remove(uid);
-            if claims.is_empty() {
+        if let Some(count) = self.namespaces.get_mut(&wait.namespace) {
+            *count -= 1;
+            if *count == 0 {
                 self.namespaces.remove(&wait.namespace);
             }
         }
@@ -189,13 +191,13 @@ impl Waiting {
 
 impl Wait {
     /// The time between two attempts of the claim, if all of its namespace are tried in turn.
-    fn share(&self, namespaces: &BTreeMap<String, BTreeSet<Key>>) -> Duration {
-        let count = namespaces.get(&self.namespace).map_or(0, BTreeSet::len);
-        NAMESPACE_INTERVAL.saturating_mul(count.try_into().unwrap_or(u32::MAX))
+    fn share(&self, namespaces: &BTreeMap<String, u32>) -> Duration {
+        let count = namespaces.get(&self.namespace).copied().unwrap_or_default();
+        NAMESPACE_INTERVAL.saturating_mul(count)
     }
 
     /// Whether a change that a user of the namespace can make wakes the claim now; notes that it does.
-    fn may_wake_now(&mut self, namespaces: &BTreeMap<String, BTreeSet<Key>>) -> bool {
+    fn may_wake_now(&mut self, namespaces: &BTreeMap<String, u32>) -> bool {
         let now = Instant::now();
         let least = self.share(namespaces).max(YOUNG_POLL);
         let is_due = self.woken.is_none_or(|woken| now >= woken + least);
