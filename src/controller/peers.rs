@@ -68,6 +68,11 @@ impl Peers {
             waits.keys.lock().remove(key);
         }
     }
+
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        self.0.iter().map(|waits| waits.keys.lock().len()).sum()
+    }
 }
 
 #[cfg(test)]
@@ -98,5 +103,30 @@ mod tests {
             let backoff = Backoff::new(Duration::from_millis(base), Duration::from_millis(max));
             prop_assert!(delay(backoff, tries, unit) <= backoff.max);
         }
+    }
+
+    /// Always draws these bits.
+    struct Fixed(u64);
+
+    impl Random for Fixed {
+        fn bits(&self) -> u64 {
+            self.0
+        }
+    }
+
+    fn peers(bits: u64) -> Peers {
+        Peers::new(DEFAULT, Arc::new(Fixed(bits)))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_decided_claim_starts_over() {
+        let peers = peers(0);
+        peers.wait("u");
+        peers.tried("u");
+        peers.forget("u");
+        assert_eq!(peers.len(), 0);
+        peers.tried("u");
+        assert_eq!(peers.len(), 0, "nobody waits for it");
+        assert_eq!(peers.wait("u"), seconds(20));
     }
 }

@@ -101,7 +101,7 @@ impl<P: Provisioner> Controller<P> {
             // A claim whose deletion is missed stops waiting when its back-off ends.
             if let Some(uid) = deleted {
                 dependencies.forget(&uid);
-                if index.known(&uid).is_none() {
+                if !index.is(&uid, |_| true) {
                     queues.claims.cancel(&uid);
                 }
             }

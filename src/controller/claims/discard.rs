@@ -285,8 +285,15 @@ mod tests {
     }
 
     async fn objection(server: &Server) -> Result<Option<String>, ApiError> {
+        objection_to(server, &request()).await
+    }
+
+    async fn objection_to(
+        server: &Server,
+        request: &ProvisionRequest,
+    ) -> Result<Option<String>, ApiError> {
         let client = client(server);
-        if let Some(found) = objection_by_name(&client, "u", &request()).await? {
+        if let Some(found) = objection_by_name(&client, "u", request).await? {
             return Ok(Some(found));
         }
         let wanted = [(Key::from("u"), VolumeHandle::from("h"))].into();
@@ -344,6 +351,19 @@ mod tests {
             });
             assert_eq!(objection(&server).await.unwrap().as_deref(), expected, "{what}");
         }
+    }
+
+    /// `--volume-name-prefix=a/b`: the PersistentVolume is refused, and its volume must not stay.
+    #[tokio::test]
+    async fn an_invalid_object_name_does_not_prevent_the_deletion() {
+        let server = Server::new(|_, request| match request.url.as_str() {
+            "/api/v1/persistentvolumes?&limit=500" => {
+                Answer::json(200, &json!({"metadata": {}, "items": []}))
+            }
+            _ => Answer::refusal(404, "NotFound", "not found"),
+        });
+        let request = ProvisionRequest { volume_name: Ok("a/b-u".into()), ..request() };
+        assert_eq!(objection_to(&server, &request).await.unwrap(), None);
     }
 
     #[tokio::test]

@@ -32,8 +32,8 @@ use crate::{
 const NODE_RECHECK: Duration = Duration::from_secs(5 * 60);
 
 impl<P: Provisioner> ClaimWorker<P> {
-    /// Follows the call of another node, of which `record` is: that node's process
-    /// may never come back, and its call can be repeated by no other.
+    /// Follows the call of another node, of which `record` is: that node's process may never come back, and its
+    /// call can be repeated by no other.
     pub(super) async fn follow_elsewhere(
         &self,
         held: &ClaimGuard,

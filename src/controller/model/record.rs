@@ -260,6 +260,26 @@ mod tests {
         assert!(silent.is_of_class(&with("class-2"), "4567"), "it restricts nothing");
     }
 
+    #[test]
+    fn only_dns_names_are_printed() {
+        for (name, shows) in [
+            ("pvc-0a1b", true),
+            ("node-1.example.com", true),
+            ("", false),
+            ("-a", false),
+            ("a.", false),
+            ("Pvc", false),
+            ("$(reboot)", false),
+            ("a\u{1b}[31m", false),
+            ("a b", false),
+        ] {
+            let expected = if shows { name } else { "" };
+            assert_eq!(Record { volume: name.into(), ..record() }.printable_volume(), expected);
+            assert_eq!(Record { node: Some(name.into()), ..record() }.printable_node(), expected);
+        }
+        assert_eq!(dns_name_or_empty(&"x".repeat(254)), "");
+    }
+
     proptest::proptest! {
         /// Whatever a record says comes back, and reading never fails.
         #[test]

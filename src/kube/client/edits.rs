@@ -170,8 +170,7 @@ impl Identity {
         }
     }
 
-    /// The patch that sets the finalizers of `edited` on the object if it still is at this
-    /// `resourceVersion`. It
+    /// The patch that sets the finalizers of `edited` on the object if it still is at this `resourceVersion`. It
     /// holds the whole list, because custom resources support no strategic merge patch.
     fn patch_of_finalizers(self, edited: &Value) -> Patch<Value> {
         let finalizers = edited.pointer("/metadata/finalizers").and_then(Value::as_array);

@@ -309,6 +309,31 @@ mod tests {
         assert!(came.contains(&agent) && came.matches("user-agent").count() == 1, "{came}");
         assert_eq!(read(response.unwrap()).await.unwrap(), "fine");
     }
+    /// The server answers one request on each connection: on one that is used again there is no answer.
+    #[tokio::test]
+    async fn each_request_for_the_lease_has_a_connection_of_its_own() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let config = kube::Config::new(url.parse().unwrap());
+        let Connections { kept, fresh } = Connections::open(&config).unwrap();
+        let mut held = Vec::new();
+        for (service, what) in [(&kept, "leaves one idle"), (&fresh, "first"), (&fresh, "second")] {
+            let asking = send(service, request(http::Method::GET, "/version"));
+            let answering = async {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                head(&mut stream).await;
+                let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+                stream.write_all(answer).await.unwrap();
+                stream
+            };
+            let both = futures::future::join(asking, answering);
+            let answered = tokio::time::timeout(Duration::from_secs(60), both).await;
+            let (response, stream) = answered.expect(what);
+            read(response.unwrap()).await.unwrap();
+            held.push(stream);
+        }
+    }
+
     /// How long it takes to connect where each connection takes so long, or is refused, and the outcome.
     async fn connects(times: &'static [Result<u64, u64>]) -> (Duration, bool) {
         let begun = Arc::new(AtomicUsize::new(0));
