@@ -243,13 +243,12 @@ impl Holders {
         (was_open && self.may_be_due(&source)).then_some(source)
     }
 
-    /// The claim needs its source no longer. Returns the sources to check now.
+    /// This process needs the claim's source no longer. Returns the sources to check now.
     pub(super) fn claim_finished(&mut self, claim: &str) -> BTreeSet<NamedSource> {
-        let ended = self.drop_call(claim);
-        // For a claim without a call here, a peer may have a call.
-        let is_known = ended.is_some() || !self.peers;
-        let mut affected: BTreeSet<NamedSource> = ended.into_iter().collect();
-        if let Some(entry) = self.claims.get_mut(claim).filter(|_| is_known)
+        let mut affected: BTreeSet<NamedSource> = self.drop_call(claim).into_iter().collect();
+        // A peer may have a call for it, also after one here: a claim that is given back gets another node.
+        let needs_no_more = !self.peers;
+        if let Some(entry) = self.claims.get_mut(claim).filter(|_| needs_no_more)
             && !std::mem::replace(&mut entry.finished, true)
         {
             affected.extend(entry.names.as_ref().map(|reference| reference.source.clone()));

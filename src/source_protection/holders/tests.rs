@@ -108,6 +108,10 @@ fn an_existing_finalizer_stays_while_a_claim_names_the_snapshot() {
         holders.on_event(&pending("b", &s));
         assert!(holders.claim_finished("a").is_empty());
         assert_eq!(holders.due(&s), None, "b may have been asked for by another process");
+        if peers {
+            let bound = InformerEvent::Apply(claim("a", &s, "Bound"));
+            assert!(holders.on_event(&bound).is_empty());
+        }
         let bound = InformerEvent::Apply(claim("b", &s, "Bound"));
         assert_eq!(
             names(holders.on_event(&bound)),
@@ -123,6 +127,19 @@ fn an_existing_finalizer_stays_while_a_claim_names_the_snapshot() {
         ["s"],
         "b has not begun, and nobody was before us"
     );
+}
+
+/// The next node of a claim that was given back may have begun before this process sees its call.
+#[test]
+fn among_peers_a_claim_that_was_given_back_holds_its_source_until_it_is_bound() {
+    let mut holders = restoring(FinalizerOrigin::Added, true);
+    let s = snapshot("s");
+    holders.call_ended("a");
+    assert!(holders.claim_finished("a").is_empty());
+    assert_eq!(holders.due(&s), None);
+    let bound = InformerEvent::Apply(claim("a", &s, "Bound"));
+    assert_eq!(names(holders.on_event(&bound)), ["s"]);
+    assert_eq!(holders.due(&s), Some(Due::RemoveUnlessHeld("s1".into(), spaces(&[]))));
 }
 
 #[test]
