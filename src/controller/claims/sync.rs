@@ -125,9 +125,17 @@ impl<P: Provisioner> ClaimWorker<P> {
     /// Lets go of the source unless the claim still needs it. The index does so as well, but not after an
     /// attempt that ended before its call.
     fn release_source(&self, held: &ClaimGuard) {
+        // A volume that can be neither saved nor removed keeps the source of a deleted claim no longer than an open
+        // call does: its own call has ended.
+        let has_ended = |known: &KnownClaim| {
+            !known.may_have_open_call()
+                || known.state.is_open()
+                    && !known.state.is_outcome_unknown()
+                    && self.is_overdue(known)
+        };
         if !held.is(KnownClaim::needs_source) {
             self.deps.protection.claim_finished(held.uid());
-        } else if !held.is(KnownClaim::may_have_open_call) {
+        } else if held.is(has_ended) {
             self.deps.protection.call_ended(held.uid());
         }
     }

@@ -167,6 +167,27 @@ async fn a_source_is_kept_beyond_the_time_out_while_a_call_is_open_for_it() {
     }
 }
 
+/// Its call has ended, and nobody waits for it.
+#[tokio::test(start_paused = true)]
+async fn a_volume_of_a_deleted_claim_that_cannot_be_saved_keeps_no_source_beyond_the_time_out() {
+    for (kind, name, ..) in SOURCES {
+        let cluster = Cluster::new(1);
+        cluster.add_snapshot("snap");
+        cluster.add_origin("origin");
+        cluster.simulation.refuse("create", "persistentvolumes", 1_000_000);
+        cluster.simulation.start_with(&[SWEEP, "--retry-interval-max=1m"]);
+        cluster.add_claim("data", kind, name);
+        cluster.until("the volume is made", |c| c.calls() > 0).await;
+        sleep(MINUTE).await;
+        cluster.simulation.delete_claim("data");
+        cluster.delete(kind, name);
+        sleep(55 * MINUTE).await;
+        assert!(standing(&cluster).contains(&name), "{name}");
+        sleep(15 * MINUTE).await;
+        assert!(!standing(&cluster).contains(&name), "{name}");
+    }
+}
+
 /// It is asked for again and again, and every time it is known how that ended.
 #[tokio::test(start_paused = true)]
 async fn a_claim_that_the_driver_refuses_keeps_no_source_beyond_the_time_out() {
