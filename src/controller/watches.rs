@@ -86,6 +86,7 @@ impl<P: Provisioner> Controller<P> {
         let index = self.claims.index.clone();
         let queues = self.queues.clone();
         let dependencies = self.claims.dependencies.clone();
+        let peers = self.deps.peers.clone();
         let mut changes = Changes::default();
         move |event| {
             protection.on_event(&event);
@@ -102,6 +103,8 @@ impl<P: Provisioner> Controller<P> {
             if let Some(uid) = deleted {
                 dependencies.forget(&uid);
                 if !index.is(&uid, |_| true) {
+                    // What its next turn would do.
+                    peers.forget(&uid);
                     queues.claims.cancel(&uid);
                 }
             }
