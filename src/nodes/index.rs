@@ -81,7 +81,13 @@ impl NodeIndex {
         let labelled =
             self.registered().filter_map(|(node, keys)| Some((keys, self.labels(node)?)));
         let distinct: BTreeSet<(&Keys, &Labels)> = labelled.collect();
-        distinct.into_iter().filter_map(|(keys, labels)| keys.place_in(labels)).collect()
+        // A key that is not listed yet adds nothing to the place that the node had before.
+        let place = |(keys, labels): (&Keys, _)| {
+            let listed: Keys = keys.iter().filter(|key| self.listed_keys.contains(*key)).collect();
+            let is_known = keys.is_empty() || !listed.is_empty();
+            is_known.then(|| listed.place_in(labels)).flatten()
+        };
+        distinct.into_iter().filter_map(place).collect()
     }
 
     pub(super) fn places(&self, keys: &Keys) -> Vec<BTreeMap<String, String>> {
@@ -140,7 +146,9 @@ impl NodeIndex {
             has_others |= !keys.are_in(watched_keys);
             Some(keys)
         });
-        self.needs_relist |= has_others;
+        // Where not all keys are watched, there may be room for others now.
+        let is_full = self.watched_keys.len() >= MOST_OF_ALL;
+        self.needs_relist |= has_others || is_full && !changed.is_empty();
         changed.retain(|node| match self.csi_nodes.get(node) {
             Some((_, Some(keys))) => keys.are_in(&self.listed_keys),
             _ => true,

@@ -231,6 +231,25 @@ fn places_of_new_keys_wait_until_all_nodes_are_listed_for_them() {
     assert!(!fixture.nodes.places(&both).is_empty());
 }
 
+#[test]
+fn a_node_keeps_its_place_until_its_new_key_is_listed() {
+    let all = vec![node("n1", &[("zone", "a"), ("rack", "r1")])];
+    let fixture = Fixture::with(vec![csi_node("n1", Some(&["zone"]))], all.clone());
+    let place = |labels: &[(&str, &str)]| {
+        let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        BTreeSet::from([labels.collect::<BTreeMap<_, _>>()])
+    };
+    fixture.csi(InformerEvent::Apply(csi_node("n1", Some(&["zone", "rack"]))));
+    assert_eq!(fixture.nodes.driver_places(), place(&[("zone", "a")]));
+    fixture.csi(InformerEvent::Apply(csi_node("n1", Some(&["rack"]))));
+    assert_eq!(fixture.nodes.driver_places(), BTreeSet::new(), "no key of it is listed");
+    fixture.csi(InformerEvent::Apply(csi_node("n1", Some(&["zone", "rack"]))));
+    fixture.relist(all);
+    assert_eq!(fixture.nodes.driver_places(), place(&[("zone", "a"), ("rack", "r1")]));
+    fixture.csi(InformerEvent::Apply(csi_node("n1", Some(&[]))));
+    assert_eq!(fixture.nodes.driver_places(), place(&[]), "without topology");
+}
+
 /// A kubelet may write as much into its CSINode and its Node as the API server takes.
 #[test]
 fn keys_and_labels_of_a_node_are_bounded_and_cost_no_time() {
@@ -279,4 +298,9 @@ fn the_keys_of_a_few_nodes_hide_no_labels_of_others() {
     let zone = BTreeMap::from([("zone".to_owned(), "z".to_owned())]);
     assert_eq!(fixture.nodes.places(&keys(&["zone"])), [zone]);
     assert_eq!(fixture.nodes.labels("n1").unwrap().iter().count(), 1024);
+    assert!(!fixture.needs_relist());
+    for number in 0..5 {
+        fixture.csi(InformerEvent::Delete(csi_node(&format!("odd-{number}"), None)));
+    }
+    assert!(fixture.needs_relist(), "there is room for what was left out");
 }
