@@ -62,6 +62,15 @@ struct Asked {
     found: BTreeMap<Key, Option<String>>,
 }
 
+impl VolumeLists {
+    /// The claim will not ask again.
+    fn forget(&self, uid: &Key) {
+        let mut asked = self.asked.lock();
+        asked.wanted.remove(uid);
+        asked.found.remove(uid);
+    }
+}
+
 /// The result of live reads.
 struct LiveReads {
     /// When the first of them began.
@@ -196,6 +205,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         unusable: &UnusableVolume,
         objection: &str,
     ) -> Action {
+        self.volume_lists.forget(held.uid());
         let why = format!(
             "{}. The volume {:?} may be left at the driver: it is not deleted, as {objection}",
             unusable.defect, unusable.handle
