@@ -17,7 +17,7 @@ use serde_json::Value;
 use tokio::time::{Duration, sleep};
 
 use super::{
-    index::{ClaimGuard, Entry, KnownClaim, Topic},
+    index::{ClaimGuard, Entry, KnownClaim},
     record_status,
     record_status::{FINALIZER, RECORD, RecordStatus},
     state::{ClaimState, Transition},
@@ -311,7 +311,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         let remove = |object: &mut Value| record_status::remove_own(object, identity);
         let Release { is_done, is_ours } = self.release(held, &known.claim, remove).await;
         let is_due = is_ours || is_done && !known.is_protected();
-        if is_due && held.report(Topic::Release) {
+        if is_due && held.update(Entry::report_release).unwrap_or(true) {
             let volume = known.volume_name.as_deref().unwrap_or_default();
             self.suspect_timeout(&known.claim, volume);
         }
@@ -358,10 +358,7 @@ impl<P: Provisioner> ClaimWorker<P> {
     /// Reports, once, a suspected leak: the claim has a volume that this process has not saved, and the
     /// outcome of its own call is unknown.
     pub(super) fn report_superseded(&self, held: &ClaimGuard) {
-        let Some(request) = held.known().and_then(|known| known.superseded) else { return };
-        if !held.report(Topic::Superseded) {
-            return;
-        }
+        let Some(Some(request)) = held.update(Entry::take_superseded) else { return };
         let why = format!(
             "the claim has a volume from elsewhere, and how a CreateVolume for it ended is not known: should that have made the volume {:?}, it is left at the driver",
             request.name()
@@ -399,7 +396,7 @@ impl<P: Provisioner> ClaimWorker<P> {
     pub(super) fn report_void_record(&self, held: &ClaimGuard) {
         let Some(known) = held.known() else { return };
         let Some(record) = known.void_record() else { return };
-        if !held.report(Topic::VoidRecord) {
+        if held.update(Entry::report_void_record) != Some(true) {
             return;
         }
         let volume = record.printable_volume();

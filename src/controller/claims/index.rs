@@ -44,7 +44,6 @@ pub use self::{
     entry::Entry,
     guard::ClaimGuard,
     known::{Interest, KnownClaim, Required},
-    reports::Topic,
 };
 use super::{record_status, record_status::RecordStatus, reporting::labels, state::ClaimState};
 use crate::{
@@ -152,12 +151,6 @@ impl ClaimIndex {
     /// Holds volumes by the name of their PersistentVolume: one worker at a time (safety rule 5).
     pub(in crate::controller) fn volume_keys(&self) -> &KeyedMutex {
         &self.0.volume_keys
-    }
-
-    /// Whether to report this about the claim now. Assumes that it is reported then.
-    pub fn report(&self, uid: &str, topic: Topic<'_>) -> bool {
-        let reported = self.0.inner.lock().change(uid, |entry| entry.report(topic));
-        reported.unwrap_or_else(|| topic.is_due_without_claim())
     }
 
     /// Returns the UIDs of the claims that satisfy `predicate`, which must not call the index.

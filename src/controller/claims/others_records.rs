@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::{
     super::{model::record::Record, provisioner::Provisioner},
     call_record::Release,
-    index::{ClaimGuard, Entry, KnownClaim, Topic},
+    index::{ClaimGuard, Entry, KnownClaim},
     record_status,
     worker::ClaimWorker,
 };
@@ -99,7 +99,7 @@ impl<P: Provisioner> ClaimWorker<P> {
     ) -> Action {
         let remove = |object: &mut Value| record_status::remove_recorded(object, record);
         let Release { is_done, is_ours } = self.release(held, claim, remove).await;
-        if is_ours && held.report(Topic::Release) {
+        if is_ours && held.update(Entry::report_release).unwrap_or(true) {
             report();
         }
         if !is_done {
@@ -166,7 +166,7 @@ impl<P: Provisioner> ClaimWorker<P> {
 
     /// Tells once what holds a deleted claim of ours: the record of another driver.
     fn report_other_driver(&self, held: &ClaimGuard, claim: &Claim, record: &Record) {
-        if !held.report(Topic::OtherDriver) {
+        if held.update(Entry::report_other_driver) != Some(true) {
             return;
         }
         let driver = record.printable_driver();

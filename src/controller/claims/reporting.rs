@@ -11,7 +11,7 @@ use super::{
         model::source::SourceKind,
         provisioner::{Failure, Next, NotPrepared, Outcome, ProvisionRequest, Provisioner},
     },
-    index::{ClaimGuard, KnownClaim, Topic},
+    index::{ClaimGuard, Entry, KnownClaim},
     worker::ClaimWorker,
 };
 use crate::{
@@ -45,9 +45,9 @@ impl<P: Provisioner> ClaimWorker<P> {
     /// the report is due; zero if it is due now or was made.
     pub fn blocked(&self, claim: &Claim, what: &str, why: &str, patience: Duration) -> Duration {
         tracing::debug!(why, "the claim waits");
-        // Before the report, which is not due earlier.
-        let lasted = self.index.update(claim.uid(), |it| it.blocked_for(what)).unwrap_or_default();
-        if self.index.report(claim.uid(), Topic::Blocked(what, patience)) {
+        let (lasted, is_due) =
+            self.index.update(claim.uid(), |it| it.blocked(what, patience)).unwrap_or_default();
+        if is_due {
             self.deps.events.blocked(claim, why);
         }
         patience.saturating_sub(lasted)
@@ -125,7 +125,8 @@ impl<P: Provisioner> ClaimWorker<P> {
 
     /// Whether the user was not warned of an unknown outcome of this kind since the call was opened.
     fn is_new_kind(&self, request: &ProvisionRequest, failure: &Failure) -> bool {
-        self.index.report(request.claim.uid(), Topic::UnknownOutcome(failure.kind))
+        let is_new = |it: &mut Entry| it.report_unknown_outcome(failure.kind);
+        self.index.update(request.claim.uid(), is_new).unwrap_or(true)
     }
 
     /// Reports a failed attempt to the user and the metrics.
@@ -144,8 +145,8 @@ impl<P: Provisioner> ClaimWorker<P> {
     pub(crate) fn report_still_open(&self, request: &ProvisionRequest, failure: &Failure) {
         tracing::debug!(error = %failure, "the call is still open");
         // The kind is compared, as the driver's message may differ each time.
-        let topic = Topic::Blocked(failure.kind, REPORT_OPEN_AFTER);
-        if self.index.report(request.claim.uid(), topic) {
+        let report = |it: &mut Entry| it.blocked(failure.kind, REPORT_OPEN_AFTER);
+        if let Some((_, true)) = self.index.update(request.claim.uid(), report) {
             self.deps.events.still_provisioning(&request.claim, &still_open(failure));
         }
     }

@@ -1,13 +1,10 @@
 //! The entry of one claim in the index, and how events of PersistentVolumes and records change it.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
-use super::{
-    known::KnownClaim,
-    reports::{Reports, Topic},
-};
+use super::{known::KnownClaim, reports::Reports};
 use crate::{
     controller::{
         attempts::Attempts,
@@ -15,7 +12,10 @@ use crate::{
             record_status::RecordStatus,
             state::{ClaimState, Transition},
         },
-        model::unsaved_volume::{Seen, UnsavedVolume},
+        model::{
+            request::ProvisionRequest,
+            unsaved_volume::{Seen, UnsavedVolume},
+        },
         ownership::{PROVISIONED_BY, ProvisionerIdentity},
     },
     kube::{
@@ -111,26 +111,39 @@ impl Entry {
         is_void && !self.known.is_record_known && !self.reports.void_record
     }
 
-    /// Returns whether to report this now, and assumes that it is reported then.
-    pub(super) fn report(&mut self, topic: Topic<'_>) -> bool {
-        match topic {
-            Topic::Blocked(what, patience) => self.reports.obstacle(what).take_report(patience),
-            Topic::UnknownOutcome(kind) => {
-                self.repeats.get_or_insert_default().unknown_outcomes.insert(kind)
-            }
-            Topic::VoidRecord => self.report_void_record(),
-            Topic::OtherDriver => !std::mem::replace(&mut self.reports.other_driver, true),
-            Topic::Release => !std::mem::replace(&mut self.reports.release, true),
-            Topic::Superseded => self.known.superseded.take().is_some(),
-        }
+    /// The claim waits for `what`. Returns for how long it has, and whether to report that now: once it has lasted
+    /// for `patience`, and again before its event expires. Like the other reports, it is assumed to be made.
+    pub fn blocked(&mut self, what: &str, patience: Duration) -> (Duration, bool) {
+        (self.blocked_for(what), self.reports.obstacle(what).take_report(patience))
     }
 
-    fn report_void_record(&mut self) -> bool {
+    /// Whether to warn of this kind of unknown outcome: once while the call is open.
+    pub fn report_unknown_outcome(&mut self, kind: &'static str) -> bool {
+        self.repeats.get_or_insert_default().unknown_outcomes.insert(kind)
+    }
+
+    /// Whether to report, once, that the record on the claim is void.
+    pub fn report_void_record(&mut self) -> bool {
         let status = self.known.record_status.as_deref();
         // A saved volume closes the call.
         let is_due = self.has_unexpected_record(status) && !self.pv.is_provisioned;
         self.reports.void_record |= is_due;
         is_due
+    }
+
+    /// Whether to report, once, that the record of another driver holds the deleted claim.
+    pub fn report_other_driver(&mut self) -> bool {
+        !std::mem::replace(&mut self.reports.other_driver, true)
+    }
+
+    /// Whether to report, once, that the claim was released, or may have been, while its call was open.
+    pub fn report_release(&mut self) -> bool {
+        !std::mem::replace(&mut self.reports.release, true)
+    }
+
+    /// The request of unknown outcome that another volume has closed, to be reported once.
+    pub fn take_superseded(&mut self) -> Option<Arc<ProvisionRequest>> {
+        self.known.superseded.take()
     }
 
     /// A PersistentVolume for the claim was seen.

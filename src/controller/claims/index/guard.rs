@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::{ClaimIndex, Entry, KnownClaim, Topic};
+use super::{ClaimIndex, Entry, KnownClaim};
 use crate::{controller::Key, workqueue::KeyedMutexGuard};
 
 /// A claim that a worker holds.
@@ -64,10 +64,5 @@ impl ClaimGuard {
     /// The record could not be written.
     pub fn failed_to_record(&self) {
         self.record_failed.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether to report this about the claim now. Assumes that it is reported then.
-    pub fn report(&self, topic: Topic<'_>) -> bool {
-        self.index.report(&self.uid, topic)
     }
 }

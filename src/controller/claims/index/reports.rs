@@ -8,32 +8,6 @@ use tokio::time::{Duration, Instant};
 
 use crate::controller::events::EVENT_LASTS;
 
-/// Something about a claim that is to be reported.
-#[derive(Debug, Clone, Copy)]
-pub enum Topic<'a> {
-    /// The claim waits for this. Reported once it has lasted for the given time, and again before
-    /// its event expires.
-    Blocked(&'a str, Duration),
-    /// The outcome of the open call is unknown, and this is the kind of failure. Reported once while
-    /// the call is open.
-    UnknownOutcome(&'static str),
-    /// The record on the claim is void. Reported once.
-    VoidRecord,
-    /// The record of another driver holds the deleted claim. Reported once.
-    OtherDriver,
-    /// The claim was released, or may have been, while its call was open. Reported once.
-    Release,
-    /// Another volume has closed a call of unknown outcome. Reported once for each call.
-    Superseded,
-}
-
-impl Topic<'_> {
-    /// Whether to report it for a claim that is not in the index.
-    pub(super) fn is_due_without_claim(self) -> bool {
-        matches!(self, Self::UnknownOutcome(_) | Self::Release)
-    }
-}
-
 /// What was reported about one claim.
 #[derive(Debug, Default)]
 pub(super) struct Reports {

@@ -49,6 +49,10 @@ fn leading_index() -> ClaimIndex {
     lead(empty_index())
 }
 
+fn is_superseded(index: &ClaimIndex) -> bool {
+    index.update("u", Entry::take_superseded).flatten().is_some()
+}
+
 fn lead(index: ClaimIndex) -> ClaimIndex {
     index.on_event(InformerEvent::InitDone(Listed::default()));
     index.on_volumes_listed(&Listed::default());
@@ -281,7 +285,10 @@ fn a_volume_of_any_name_for_the_claim_makes_it_done() {
 #[tokio::test(start_paused = true)]
 async fn an_obstacle_is_reported_after_a_while_and_once_while_its_event_lasts() {
     let index = with_claim();
-    let is_due = |what: &str| index.report("u", Topic::Blocked(what, Duration::from_secs(5)));
+    let is_due = |what: &str| {
+        let patience = Duration::from_secs(5);
+        index.update("u", |it| it.blocked(what, patience)).unwrap().1
+    };
     let later = |wait: Duration| tokio::time::advance(wait);
     assert!(!is_due("class missing"));
     later(Duration::from_secs(4)).await;
@@ -292,7 +299,6 @@ async fn an_obstacle_is_reported_after_a_while_and_once_while_its_event_lasts() 
     assert!(!is_due("class foreign"));
     later(EVENT_LASTS / 2).await;
     assert!(is_due("class foreign"), "events do not last for ever");
-    assert!(!index.report("gone", Topic::Blocked("anything", Duration::ZERO)));
 }
 
 #[test]
@@ -424,7 +430,7 @@ async fn a_volume_made_by_hand_closes_an_open_call_only_under_its_name_and_with_
         }
         index.on_volume(&volume(name, "u"));
         index.on_event(InformerEvent::Apply(bound("u")));
-        assert_eq!(index.report("u", Topic::Superseded), reported, "{state} {name}");
+        assert_eq!(is_superseded(&index), reported, "{state} {name}");
         assert_eq!(index.known("u").is_some(), kept, "{state} {name}");
     }
 }

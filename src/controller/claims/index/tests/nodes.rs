@@ -52,13 +52,13 @@ async fn a_call_that_a_volume_of_another_node_or_an_admin_closes_is_reported_onc
                 assert_eq!(index.on_volume(volume).as_deref(), queued, "to be reported");
             }
             index.on_event(InformerEvent::Delete(on_node("u", node, None)));
-            assert_eq!(index.report("u", Topic::Superseded), expected, "{node:?} {is_seen_first}");
-            assert!(!index.report("u", Topic::Superseded) && index.is_empty());
+            assert_eq!(is_superseded(&index), expected, "{node:?} {is_seen_first}");
+            assert!(!is_superseded(&index) && index.is_empty());
         }
     }
     let index = with_claim();
     index.start_call("u", &request("u"));
     index.on_outcome("u", &background());
     index.update("u", Entry::found_bound);
-    assert!(index.report("u", Topic::Superseded), "to a volume that this process has not saved");
+    assert!(is_superseded(&index), "to a volume that this process has not saved");
 }

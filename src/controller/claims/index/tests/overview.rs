@@ -15,7 +15,7 @@ async fn failing_claims_come_first_and_then_the_oldest() {
         tokio::time::advance(Duration::from_secs(1)).await;
     }
     index.on_outcome("c", &Outcome::NotPrepared(Failure::new("no secret").into()));
-    index.report("d", Topic::Blocked("no class", Duration::ZERO));
+    index.update("d", |it| it.blocked("no class", Duration::ZERO));
     let all = index.in_work(10, |_| true);
     assert_eq!(names(&all), ["c", "d", "a", "b"]);
     assert_eq!(all.by_stage, [(Stage::Waiting, 4)].into());

@@ -17,7 +17,8 @@ fn recorded(uid: &str, record: &Value) -> Claim {
 
 /// The void record on the claim, if it is to be reported.
 fn reports_void_record(index: &ClaimIndex, uid: &str) -> Option<Record> {
-    index.report(uid, Topic::VoidRecord).then(|| index.known(uid)?.void_record().cloned())?
+    (index.update(uid, Entry::report_void_record) == Some(true))
+        .then(|| index.known(uid)?.void_record().cloned())?
 }
 
 /// Whether a live read of the claim finds a record that is followed from now on.
