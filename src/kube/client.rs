@@ -157,7 +157,8 @@ impl Client {
 
     /// Replaces an object by `body`, which must hold the `resourceVersion` it was read with.
     pub async fn replace_raw<V: View>(&self, name: Name<'_>, body: &Value) -> Result<V, ApiError> {
-        self.write_json(Method::PUT, path::<V>(name)?, body).await
+        let path = path::<V>(name)? + NO_FIELD_VALIDATION;
+        self.write(request_with_body(Method::PUT, path, body)?).await
     }
 
     /// Patches an object.
@@ -196,18 +197,8 @@ impl Client {
     }
 
     /// Sends a GET and parses the answer.
-    pub(crate) async fn read<T: DeserializeOwned>(&self, url: String) -> Result<T, ApiError> {
+    async fn read<T: DeserializeOwned>(&self, url: String) -> Result<T, ApiError> {
         Ok(self.send(request(Method::GET, url)?).await?.0)
-    }
-
-    /// Writes an object to this path, and reads the one in the answer.
-    pub(crate) async fn write_json<T: DeserializeOwned>(
-        &self,
-        method: Method,
-        path: String,
-        body: &(impl Serialize + Sync),
-    ) -> Result<T, ApiError> {
-        self.write(request_with_body(method, path + NO_FIELD_VALIDATION, body)?).await
     }
 
     /// Sends a write and reads the object in the answer.

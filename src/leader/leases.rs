@@ -6,11 +6,10 @@ use futures::{
     StreamExt as _, TryStreamExt as _,
     stream::{self, BoxStream},
 };
-use http::Method;
-use k8s_openapi::{Resource as _, api::coordination::v1::Lease};
-use kube::api::{Api, WatchEvent, WatchParams};
+use k8s_openapi::{api::coordination::v1::Lease, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use kube::api::{Api, PostParams, WatchEvent, WatchParams};
 
-use crate::kube::{ApiError, Client, Kind, Name};
+use crate::kube::{ApiError, Client, name::check_namespace, url::segment};
 
 /// The server ends a watch after this time, in seconds.
 const WATCH_SECONDS: u32 = 290;
@@ -39,29 +38,31 @@ pub trait Leases: Send + Sync {
 
 // === impl Client ===
 
-fn leases() -> Kind {
-    Kind {
-        group: Lease::GROUP.into(),
-        version: Lease::VERSION.into(),
-        plural: Lease::URL_PATH_SEGMENT.into(),
-    }
+/// The Leases of a namespace, whose name kube-rs writes into the URL as it is. A Lease's name needs no check:
+/// [`lease_name`](super::lease_name) leaves only letters, digits and dashes.
+fn leases(client: &Client, namespace: &str) -> Result<Api<Lease>, ApiError> {
+    check_namespace(namespace)?;
+    Ok(Api::namespaced(client.kube(), &segment(namespace)))
+}
+
+fn failed(error: kube::Error) -> ApiError {
+    ApiError::of_kube(error, "leases.coordination.k8s.io")
 }
 
 impl Leases for Client {
     async fn get(&self, namespace: &str, name: &str) -> Result<Lease, ApiError> {
-        let name = Name::namespaced(namespace, name)?;
-        self.read(leases().object(name)).await
+        leases(self, namespace)?.get(name).await.map_err(failed)
     }
 
     async fn write(&self, lease: &Lease) -> Result<Lease, ApiError> {
-        let text = |field: &Option<String>| field.clone().unwrap_or_default();
-        let (namespace, name) = (text(&lease.metadata.namespace), text(&lease.metadata.name));
-        let name = Name::namespaced(&namespace, &name)?;
-        let (method, path) = match lease.metadata.resource_version {
-            None => (Method::POST, leases().collection(Some(&namespace))),
-            Some(_) => (Method::PUT, leases().object(name)),
+        let ObjectMeta { namespace, name, resource_version, .. } = &lease.metadata;
+        let api = leases(self, namespace.as_deref().unwrap_or_default())?;
+        let parameters = PostParams::default();
+        let written = match (name, resource_version) {
+            (Some(name), Some(_)) => api.replace(name, &parameters, lease).await,
+            _ => api.create(&parameters, lease).await,
         };
-        self.write_json(method, path, lease).await
+        written.map_err(failed)
     }
 
     fn watch(
@@ -74,12 +75,13 @@ impl Leases for Client {
             .fields(&format!("metadata.name={name}"))
             .timeout(WATCH_SECONDS)
             .disable_bookmarks();
-        let (api, version) = (Api::<Lease>::namespaced(self.kube(), namespace), version.to_owned());
-        stream::once(async move { api.watch(&parameters, &version).await })
+        let (api, version) = (leases(self, namespace), version.to_owned());
+        stream::once(async move { api?.watch(&parameters, &version).await.map_err(failed) })
+            .map_ok(|events| events.map_err(failed))
             .try_flatten()
             .map(|event| match event {
                 Ok(WatchEvent::Error(status)) => Err(ApiError::from(*status)),
-                event => event.map_err(|error| ApiError::of_kube(error, &leases().resource())),
+                event => event,
             })
             .boxed()
     }
