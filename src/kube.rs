@@ -36,7 +36,7 @@ pub use client::{
 };
 pub use connection::{ConfigError, ConfigSource, Connections, config, credentials};
 pub use error::ApiError;
-pub use informer::{EventHandler, FirstList, Informer, InformerEvent, Listed, take_vanished};
+pub use informer::{FirstList, Informer, InformerEvent, Listed, take_vanished};
 pub use name::{BadName, Name};
 pub use objects::{Kind, View};
 pub use scope::Scope;

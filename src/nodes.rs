@@ -33,7 +33,7 @@ pub use self::{
     terms::{Keys, Labels},
 };
 use crate::kube::{
-    EventHandler, Informer, InformerEvent,
+    Informer, InformerEvent,
     objects::{CsiNode, CsiNodeDriver, CsiNodeSpec, Metadata, Node},
 };
 
@@ -178,7 +178,10 @@ impl Nodes {
     // === watches ===
 
     /// Returns the event handler for CSINodes; it calls `on_change` for relevant changes.
-    pub fn csi_node_handler<F>(&self, on_change: F) -> impl EventHandler<CsiNode> + use<F>
+    pub fn csi_node_handler<F>(
+        &self,
+        on_change: F,
+    ) -> impl FnMut(InformerEvent<CsiNode>) + Send + use<F>
     where
         F: Fn(NodeChange<'_>) + Send,
     {

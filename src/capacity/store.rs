@@ -12,7 +12,7 @@ use super::{labels::ObjectLabels, object::Object, owner};
 use crate::{
     flags,
     kube::{
-        ApiError, Client, EventHandler, Informer, Name, Patch, Scope,
+        ApiError, Client, Informer, InformerEvent, Name, Patch, Scope,
         objects::{StorageCapacity, View as _},
     },
     metrics::Metrics,
@@ -97,7 +97,7 @@ impl Store {
         tasks: &Tasks,
         random: Arc<dyn Random>,
         metrics: &Metrics,
-        handler: impl EventHandler<StorageCapacity> + 'static,
+        handler: impl FnMut(InformerEvent<StorageCapacity>) + Send + 'static,
     ) {
         let scope = self.scope.clone().labelled(&labels.selector());
         let informer = Informer::new(&self.client, scope, random, metrics);

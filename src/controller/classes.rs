@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use parking_lot::RwLock;
 
 use crate::kube::{
-    EventHandler, InformerEvent,
+    InformerEvent,
     objects::{StorageClass, View as _},
     take_vanished,
 };
@@ -48,7 +48,7 @@ impl Classes {
     }
 
     /// Returns the event handler that fills this cache.
-    pub fn event_handler(&self) -> impl EventHandler<StorageClass> + use<> {
+    pub fn event_handler(&self) -> impl FnMut(InformerEvent<StorageClass>) + Send + use<> {
         let classes = self.clone();
         move |event| classes.on_event(event)
     }
@@ -109,7 +109,7 @@ mod tests {
         let relist = |class: Option<StorageClass>| InformerEvent::list(class.into_iter().collect());
         let mut calls_for = |events: Vec<InformerEvent<StorageClass>>| -> Vec<bool> {
             for event in events {
-                handler.on_event(event);
+                handler(event);
             }
             std::mem::take(&mut *calls.lock())
         };

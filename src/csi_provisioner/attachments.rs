@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use crate::{
     controller::provisioner::Failure,
     kube::{
-        EventHandler, FirstList, InformerEvent, Listed,
+        FirstList, InformerEvent, Listed,
         informer::hash,
         objects::{View as _, VolumeAttachment},
     },
@@ -75,7 +75,7 @@ impl Attachments {
     pub fn event_handler<F: Fn(String) + Send>(
         &self,
         on_detached: F,
-    ) -> impl EventHandler<VolumeAttachment> + use<F> {
+    ) -> impl FnMut(InformerEvent<VolumeAttachment>) + Send + use<F> {
         let shared = Arc::clone(&self.0);
         self.list().completed_by(move |event| {
             let detached = shared.index.lock().on_event(event);
@@ -170,12 +170,13 @@ mod tests {
     }
 
     /// Attachments after a list without any, their handler, and the volumes that it reports.
-    fn listed() -> (Attachments, impl EventHandler<VolumeAttachment>, Arc<Mutex<Vec<String>>>) {
+    fn listed()
+    -> (Attachments, impl FnMut(InformerEvent<VolumeAttachment>), Arc<Mutex<Vec<String>>>) {
         let attachments = Attachments::default();
         let reported: Arc<Mutex<Vec<String>>> = Arc::default();
         let record = Arc::clone(&reported);
         let mut handler = attachments.event_handler(move |volume| record.lock().push(volume));
-        handler.on_event(InformerEvent::InitDone(Listed::default()));
+        handler(InformerEvent::InitDone(Listed::default()));
         (attachments, handler, reported)
     }
 
@@ -183,11 +184,11 @@ mod tests {
     fn each_attachment_counts_once_however_often_it_is_shown() {
         let (attachments, mut handler, _) = listed();
         for name in ["a", "a", "b"] {
-            handler.on_event(InformerEvent::Apply(attachment(name, Some("pv"), "n1")));
+            handler(InformerEvent::Apply(attachment(name, Some("pv"), "n1")));
         }
-        handler.on_event(InformerEvent::Delete(attachment("a", Some("pv"), "n1")));
+        handler(InformerEvent::Delete(attachment("a", Some("pv"), "n1")));
         assert_eq!(node(&attachments, "pv").as_deref(), Some("n1"));
-        handler.on_event(InformerEvent::Delete(attachment("b", Some("pv"), "n1")));
+        handler(InformerEvent::Delete(attachment("b", Some("pv"), "n1")));
         assert_eq!(node(&attachments, "pv"), None);
         keeps_nothing(&attachments);
     }
@@ -202,19 +203,19 @@ mod tests {
     fn a_new_list_takes_nothing_away_before_it_is_whole() {
         let (attachments, mut handler, _) = listed();
         for name in ["stays", "goes"] {
-            handler.on_event(InformerEvent::Apply(attachment(name, Some(name), "n1")));
+            handler(InformerEvent::Apply(attachment(name, Some(name), "n1")));
         }
         // The first list is interrupted.
-        handler.on_event(InformerEvent::InitApply(attachment("new", Some("new"), "n2")));
+        handler(InformerEvent::InitApply(attachment("new", Some("new"), "n2")));
         for name in ["stays", "goes"] {
             assert_eq!(node(&attachments, name).as_deref(), Some("n1"));
         }
         assert_eq!(node(&attachments, "new").as_deref(), Some("n2"));
-        handler.on_event(InformerEvent::InitApply(attachment("newer", Some("newer"), "n3")));
+        handler(InformerEvent::InitApply(attachment("newer", Some("newer"), "n3")));
         assert_eq!(node(&attachments, "newer").as_deref(), Some("n3"), "seen is attached");
         let listed =
             [("stays", "n1"), ("newer", "n3")].map(|(name, on)| attachment(name, Some(name), on));
-        handler.on_event(InformerEvent::InitDone(Listed::of(&listed)));
+        handler(InformerEvent::InitDone(Listed::of(&listed)));
         for (name, on) in
             [("stays", Some("n1")), ("goes", None), ("new", None), ("newer", Some("n3"))]
         {
@@ -225,36 +226,36 @@ mod tests {
     #[test]
     fn an_attachment_deleted_during_a_list_is_gone() {
         let (attachments, mut handler, reported) = listed();
-        handler.on_event(InformerEvent::Apply(attachment("old", Some("pv"), "n1")));
+        handler(InformerEvent::Apply(attachment("old", Some("pv"), "n1")));
         for (name, on) in [("old", "n1"), ("new", "n2")] {
-            handler.on_event(InformerEvent::InitApply(attachment(name, Some("pv"), on)));
+            handler(InformerEvent::InitApply(attachment(name, Some("pv"), on)));
         }
         assert_eq!(node(&attachments, "pv").as_deref(), Some("n1"));
-        handler.on_event(InformerEvent::InitApply(attachment("third", Some("third"), "n1")));
-        handler.on_event(InformerEvent::Delete(attachment("old", Some("pv"), "n1")));
+        handler(InformerEvent::InitApply(attachment("third", Some("third"), "n1")));
+        handler(InformerEvent::Delete(attachment("old", Some("pv"), "n1")));
         assert_eq!(std::mem::take(&mut *reported.lock()), ["pv"], "another node has it");
         assert_eq!(node(&attachments, "pv").as_deref(), Some("n2"));
-        handler.on_event(InformerEvent::Delete(attachment("new", Some("pv"), "n2")));
+        handler(InformerEvent::Delete(attachment("new", Some("pv"), "n2")));
         assert_eq!(*reported.lock(), ["pv"]);
         let listed = Listed::of(&[attachment("third", Some("third"), "n1")]);
-        handler.on_event(InformerEvent::InitDone(listed));
+        handler(InformerEvent::InitDone(listed));
         assert_eq!(node(&attachments, "pv"), None);
         assert_eq!(node(&attachments, "third").as_deref(), Some("n1"), "by its name");
-        handler.on_event(InformerEvent::Delete(attachment("third", Some("third"), "n1")));
+        handler(InformerEvent::Delete(attachment("third", Some("third"), "n1")));
         keeps_nothing(&attachments);
     }
 
     #[test]
     fn an_attachment_that_cant_be_read_stays_until_it_is_gone() {
         let (attachments, mut handler, _) = listed();
-        handler.on_event(InformerEvent::Apply(attachment("a", Some("pv"), "n1")));
+        handler(InformerEvent::Apply(attachment("a", Some("pv"), "n1")));
         let [namespace, name, uid] = ["", "a", "a"].map(str::to_owned);
-        handler.on_event(InformerEvent::Unreadable { namespace, name, uid });
-        handler.on_event(InformerEvent::InitDone(Listed::of(&[attachment("a", None, "")])));
+        handler(InformerEvent::Unreadable { namespace, name, uid });
+        handler(InformerEvent::InitDone(Listed::of(&[attachment("a", None, "")])));
         assert_eq!(node(&attachments, "pv").as_deref(), Some("n1"));
-        handler.on_event(InformerEvent::Delete(attachment("b", None, "")));
+        handler(InformerEvent::Delete(attachment("b", None, "")));
         assert_eq!(node(&attachments, "pv").as_deref(), Some("n1"), "another one's end");
-        handler.on_event(InformerEvent::Delete(attachment("a", None, "")));
+        handler(InformerEvent::Delete(attachment("a", None, "")));
         assert_eq!(node(&attachments, "pv"), None);
         keeps_nothing(&attachments);
     }

@@ -7,8 +7,8 @@
 //! came in.
 //!
 //! Its events, [`InformerEvent`], are the watcher's. A list is yielded whole, up to
-//! [`InformerEvent::InitDone`], or begins again; events come in the server's order. An [`EventHandler`] keeps
-//! what it needs of the objects. What vanished between two lists is not [`Listed`] by the second one.
+//! [`InformerEvent::InitDone`], or begins again; events come in the server's order. A handler keeps what it
+//! needs of the objects. What vanished between two lists is not [`Listed`] by the second one.
 //!
 //! Lists are not requested as the beginning of a watch (`sendInitialEvents`): that would spare one
 //! request a list and the right to `list`, but for 100,000 volumes it costs a server 9.1 s where pages
@@ -24,7 +24,7 @@ mod tolerant;
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub use self::tolerant::fuzz;
-pub use event::{EventHandler, InformerEvent};
+pub use event::InformerEvent;
 pub use first_list::FirstList;
 pub(crate) use listed::hash;
 pub use listed::{Listed, take_vanished};
@@ -116,15 +116,15 @@ impl<V: View> Informer<V> {
         }
     }
 
-    /// Passes all events to `handler`: the list, then changes. Never returns; dropping the future ends
-    /// the watch.
-    pub async fn run(mut self, mut handler: impl EventHandler<V>) {
+    /// Passes all events to `handler`, which must not block: the list, then changes, one at a time and in order.
+    /// Never returns; dropping the future ends the watch.
+    pub async fn run(mut self, mut handler: impl FnMut(InformerEvent<V>) + Send) {
         let mut events = self.events();
         loop {
             match events.next().await {
                 Some(Ok(event)) => {
                     if let Some(event) = self.event(event) {
-                        handler.on_event(event);
+                        handler(event);
                     }
                 }
                 Some(Err(error)) => {

@@ -27,7 +27,7 @@ use csi_provisioner::{
     },
     csi_provisioner::{Attachments, Checks, DriverFacts, ProvisionerSettings, Reads, Topology},
     kube::{
-        BadName, Client, EventHandler as _, InformerEvent, Name, Scope,
+        BadName, Client, InformerEvent, Name, Scope,
         objects::{Claim, CsiNode, Node, StorageClass, View, Volume, VolumeAttachment},
     },
     nodes::Nodes,
@@ -288,9 +288,8 @@ impl Reader<'_> {
     /// The node that the volume is attached to.
     async fn attached(&self, volume: &Volume) -> Read<String> {
         let attachments = Attachments::default();
-        let mut handler = attachments.event_handler(drop);
         let listed: Vec<VolumeAttachment> = self.all(&Scope::all()).await?;
-        InformerEvent::list(listed).for_each(|event| handler.on_event(event));
+        InformerEvent::list(listed).for_each(attachments.event_handler(drop));
         attachments.blocking_node(volume.name()).map_err(|failure| failure.to_string())
     }
 

@@ -1,4 +1,4 @@
-//! What an informer tells of the objects, and who is told.
+//! What an informer tells of the objects.
 
 use super::Listed;
 use crate::kube::objects::View;
@@ -30,17 +30,5 @@ impl<V: View> InformerEvent<V> {
     pub fn list(objects: Vec<V>) -> impl Iterator<Item = Self> {
         let listed = Listed::of(&objects);
         objects.into_iter().map(Self::InitApply).chain([Self::InitDone(listed)])
-    }
-}
-
-/// Receives the events of an informer, one at a time and in order.
-pub trait EventHandler<V>: Send {
-    /// Handles an event; must not block.
-    fn on_event(&mut self, event: InformerEvent<V>);
-}
-
-impl<V, F: FnMut(InformerEvent<V>) + Send> EventHandler<V> for F {
-    fn on_event(&mut self, event: InformerEvent<V>) {
-        self(event);
     }
 }

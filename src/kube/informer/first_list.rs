@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use tokio::sync::SetOnce;
 
-use super::{EventHandler, InformerEvent};
+use super::InformerEvent;
 
 /// The first list of one kind. Clones share it.
 #[derive(Debug, Clone, Default)]
@@ -16,10 +16,13 @@ pub struct FirstList(Arc<SetOnce<()>>);
 
 impl FirstList {
     /// `handler`, which completes the list once it has handled all its objects.
-    pub fn completed_by<V>(self, mut handler: impl EventHandler<V>) -> impl EventHandler<V> {
+    pub fn completed_by<V>(
+        self,
+        mut handler: impl FnMut(InformerEvent<V>) + Send,
+    ) -> impl FnMut(InformerEvent<V>) + Send {
         move |event| {
             let is_whole = matches!(event, InformerEvent::InitDone(_));
-            handler.on_event(event);
+            handler(event);
             if is_whole {
                 self.complete();
             }

@@ -9,7 +9,7 @@
 #[path = "../../../fuzz/bodies/objects.rs"]
 pub mod fuzz;
 
-use std::{borrow::Cow, sync::Arc};
+use std::borrow::Cow;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::DynamicResourceScope;
@@ -18,7 +18,7 @@ use serde_json::value::RawValue;
 
 use crate::kube::{
     error::fault,
-    objects::{Metadata, View},
+    objects::{AnyObject, Metadata, View},
 };
 
 /// A `V`, or the name of an object that should have been one.
@@ -33,7 +33,7 @@ pub(super) struct Tolerant<V> {
 /// An object that cannot be read.
 #[derive(Debug, Clone)]
 pub(super) struct Unreadable {
-    /// Its name, UID and version, as far as they can be read.
+    /// Its metadata, if they can be read.
     pub(super) metadata: Box<Metadata>,
     /// What is wrong with it.
     pub(super) fault: String,
@@ -43,10 +43,8 @@ impl<V: View> Tolerant<V> {
     /// Reads an object from its JSON.
     fn read(object: &str) -> Self {
         let object = serde_json::from_str::<V>(object).map_err(|error| {
-            let Named { metadata } = serde_json::from_str(object).unwrap_or_default();
-            let Names { name, namespace, uid, resource_version } = metadata;
-            let names = Metadata { name, namespace, uid, resource_version, ..Metadata::default() };
-            Unreadable { metadata: Box::new(names), fault: fault(&error) }
+            let AnyObject { metadata } = serde_json::from_str(object).unwrap_or_default();
+            Unreadable { metadata: Box::new(metadata), fault: fault(&error) }
         });
         let mut read = Self { version: ObjectMeta::default(), object };
         read.version.resource_version =
@@ -54,26 +52,10 @@ impl<V: View> Tolerant<V> {
         read
     }
 
-    /// The object's metadata, as far as they can be read.
+    /// The object's metadata, if they can be read.
     pub(super) fn metadata(&self) -> &Metadata {
         self.object.as_ref().map_or_else(|unreadable| &*unreadable.metadata, View::meta)
     }
-}
-
-/// What identifies an object, and nothing else of it.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Named {
-    metadata: Names,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Names {
-    name: Option<Box<str>>,
-    namespace: Option<Box<str>>,
-    uid: Option<Arc<str>>,
-    resource_version: Option<Box<str>>,
 }
 
 impl<'de, V: View> Deserialize<'de> for Tolerant<V> {
