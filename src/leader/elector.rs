@@ -32,9 +32,6 @@ const MAX_WRITTEN: usize = 16;
 /// Lease as long as no later write takes place.
 const LAST_SUCCESS: usize = 2;
 
-/// How long a standby that may not watch the Lease does without.
-const FORBIDDEN_FOR: Duration = Duration::from_secs(5 * 60);
-
 /// The dependencies of an election.
 #[derive(Clone)]
 pub struct ElectionDeps {
@@ -72,7 +69,6 @@ pub async fn lead(
         observed: ObservedLease::Absent,
         written: Vec::new(),
         term: None,
-        watch_again: None,
     };
     elector.deps.metrics.leads(false);
     let ended = tokio::select! {
@@ -102,8 +98,6 @@ struct Elector<L, C> {
     written: Vec<LeaseSpec>,
     /// The current term, while leading.
     term: Option<Term>,
-    /// If the API server has forbidden watching: the boot time at which it is tried again.
-    watch_again: Option<Duration>,
 }
 
 /// A period of leading.
@@ -155,8 +149,7 @@ impl<L: Leases, C: FnMut(bool, Option<&Lease>) + Send> Elector<L, C> {
     /// Waits while another process holds the Lease: by a watch if possible, else until `retry_at` or the
     /// Lease expires.
     async fn wait_as_standby(&mut self, retry_at: Duration) {
-        let may_watch = self.watch_again.is_none_or(|at| at <= self.now());
-        if may_watch && self.watch().await {
+        if self.watch().await {
             return;
         }
         if let Step::Wait(until) = self.step() {
@@ -184,29 +177,13 @@ impl<L: Leases, C: FnMut(bool, Option<&Lease>) + Send> Elector<L, C> {
                     Some(Ok(WatchEvent::Deleted(_))) => self.on_lease_deleted(),
                     Some(Ok(WatchEvent::Bookmark(_) | WatchEvent::Error(_))) => {}
                     Some(Err(error)) => {
-                        self.on_watch_error(&error);
+                        tracing::debug!(lease = self.settings.lease_name, %error, "The watch of the Lease broke");
                         return false;
                     }
                     None => return false,
                 },
                 () = self.sleep_until(until.min(read_at)) => return true,
             }
-        }
-    }
-
-    /// Logs that a watch failed. If the permission is missing, none is attempted for a while: an API server that
-    /// has just started may know no roles yet.
-    fn on_watch_error(&mut self, error: &ApiError) {
-        let lease = &self.settings.lease_name;
-        if error.is_forbidden() {
-            let is_first = self.watch_again.is_none();
-            self.watch_again = Some(self.now().saturating_add(FORBIDDEN_FOR));
-            if !is_first {
-                return;
-            }
-            tracing::warn!(lease, %error, "The Lease cannot be watched and is looked at from time to time, which makes a change of the leader slower: grant the verb watch on leases in coordination.k8s.io");
-        } else {
-            tracing::info!(lease, %error, "The watch of the Lease broke");
         }
     }
 
