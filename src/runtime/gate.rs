@@ -24,8 +24,8 @@ pub struct Gate(Arc<SharedGate>);
 
 struct SharedGate {
     clock: Arc<dyn Clock>,
+    /// Each work in flight holds a receiver.
     opening: watch::Sender<Opening>,
-    in_flight: AtomicUsize,
     /// The number of works that were cancelled when the gate shut.
     cancelled: AtomicUsize,
 }
@@ -63,12 +63,7 @@ impl Gate {
 
     fn new(clock: Arc<dyn Clock>, until: Duration) -> Self {
         let opening = watch::Sender::new(Opening::Until(until));
-        Self(Arc::new(SharedGate {
-            clock,
-            opening,
-            in_flight: AtomicUsize::new(0),
-            cancelled: AtomicUsize::new(0),
-        }))
+        Self(Arc::new(SharedGate { clock, opening, cancelled: AtomicUsize::new(0) }))
     }
 
     /// Opens the gate until the [`Clock::boot`] time `boot`. A time in the past shuts it. A retired gate
@@ -91,10 +86,9 @@ impl Gate {
     /// Shuts the gate for good. Returns the number of works that this cancels or that were cancelled
     /// before: the results of all of them are unknown.
     pub fn retire(&self) -> usize {
-        let counts = [&self.0.in_flight, &self.0.cancelled];
-        let unknown = counts.map(|count| count.load(Ordering::Relaxed));
+        let unknown = self.0.opening.receiver_count() + self.0.cancelled.load(Ordering::Relaxed);
         self.0.opening.send_replace(Opening::Retired);
-        unknown.iter().sum()
+        unknown
     }
 
     /// Returns the current [`Clock::boot`] time.
@@ -123,10 +117,11 @@ impl Gate {
     /// The work was not started or was cancelled.
     pub async fn through<T>(&self, work: impl Future<Output = T>) -> Result<T, GateShut> {
         self.check()?;
-        let _in_flight = InFlight::new(&self.0);
+        // Kept until the end: cancelled work is never missing in both counts.
+        let mut opening = self.0.opening.subscribe();
         tokio::select! {
             biased;
-            () = self.wait_until_shut() => {
+            () = self.wait_until_shut(&mut opening) => {
                 self.0.cancelled.fetch_add(1, Ordering::Relaxed);
                 Err(GateShut::Cut)
             }
@@ -135,8 +130,7 @@ impl Gate {
     }
 
     /// Waits until the gate is shut, by a call or because its time is over.
-    pub async fn wait_until_shut(&self) {
-        let mut opening = self.0.opening.subscribe();
+    async fn wait_until_shut(&self, opening: &mut watch::Receiver<Opening>) {
         loop {
             let Opening::Until(until) = *opening.borrow_and_update() else { return };
             tokio::select! {
@@ -153,22 +147,6 @@ impl Gate {
             Opening::Until(until) => until.saturating_sub(self.0.clock.boot()),
             Opening::Retired => Duration::ZERO,
         }
-    }
-}
-
-/// Counts one work in flight until this is dropped.
-struct InFlight<'a>(&'a SharedGate);
-
-impl<'a> InFlight<'a> {
-    fn new(gate: &'a SharedGate) -> Self {
-        gate.in_flight.fetch_add(1, Ordering::Relaxed);
-        Self(gate)
-    }
-}
-
-impl Drop for InFlight<'_> {
-    fn drop(&mut self) {
-        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -221,21 +199,27 @@ mod tests {
         gate.close();
         gate.open_until(Duration::MAX);
         assert_eq!(gate.check(), Err(GateShut::NotStarted));
-        gate.wait_until_shut().await;
+        gate.wait_until_shut(&mut gate.0.opening.subscribe()).await;
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_gate_counts_the_work_in_flight() {
         let gate = Gate::open(paused());
-        {
-            let (one, two) = (gate.through(pending::<()>()), gate.through(sleep(secs(1))));
-            tokio::pin!(one, two);
-            assert!(timeout(secs(0), futures::future::join(&mut one, &mut two)).await.is_err());
-            assert_eq!(gate.0.in_flight.load(Ordering::Relaxed), 2);
-            assert_eq!(two.await, Ok(()));
-            assert_eq!(gate.retire(), 1);
-            assert_eq!(one.await, Err(GateShut::Cut));
-        }
+        let in_flight = || gate.0.opening.receiver_count();
+        let mut one = Box::pin(gate.through(pending::<()>()));
+        assert_eq!(in_flight(), 0, "not polled yet");
+        assert!(timeout(secs(0), &mut one).await.is_err());
+        assert_eq!(in_flight(), 1);
+        let mut two = Box::pin(gate.through(pending::<()>()));
+        let mut three = Box::pin(gate.through(sleep(secs(1))));
+        assert!(timeout(secs(0), futures::future::join(&mut two, &mut three)).await.is_err());
+        assert_eq!(in_flight(), 3);
+        assert_eq!(three.await, Ok(()));
+        drop(two);
+        assert_eq!(in_flight(), 1, "one is done and one dropped");
+        assert_eq!(gate.retire(), 1);
+        assert_eq!(one.await, Err(GateShut::Cut));
+        assert_eq!(in_flight(), 0);
         assert_eq!(gate.retire(), 1, "its result is unknown");
     }
 
