@@ -117,28 +117,10 @@ impl Connections {
     }
 }
 
-/// The server cannot listen.
+/// The server cannot listen. For common causes the text has the message of Go's `net`.
 #[derive(Debug, thiserror::Error)]
-pub enum ListenError {
-    /// The server of the metrics, with external-provisioner's message.
-    #[error(
-        "Failed to start HTTP server at specified address ({address:?}) and metrics path ({metrics_path:?}): {cause}"
-    )]
-    Metrics {
-        /// The address.
-        address: String,
-        /// The path of the metrics.
-        metrics_path: String,
-        /// The cause, for common ones with the message of Go's `net`.
-        cause: String,
-    },
-    /// The server of the status.
-    #[error("cannot serve the status: {cause}; use another --status-endpoint")]
-    Status {
-        /// The cause, for common ones with the message of Go's `net`.
-        cause: String,
-    },
-}
+#[error("{0}")]
+pub struct ListenError(String);
 
 /// A listening server.
 pub struct Server {
@@ -153,18 +135,18 @@ impl Server {
     /// # Errors
     /// [`ListenError`] if it cannot listen.
     pub async fn bind(address: &str, routes: Routes) -> Result<Self, ListenError> {
-        let failed = |error| format!("listen tcp {address}: {}", address::reason(&error));
-        match address::listen(address).await.map_err(failed) {
-            Ok(listener) => Ok(Self { listener, routes: Arc::new(routes), limits: Limits::USUAL }),
-            Err(cause) => Err(match routes.metrics_path() {
-                None => ListenError::Status { cause },
-                Some(path) => ListenError::Metrics {
-                    address: address.to_owned(),
-                    metrics_path: path.to_owned(),
-                    cause,
-                },
-            }),
-        }
+        let failed = |error| {
+            let cause = format!("listen tcp {address}: {}", address::reason(&error));
+            ListenError(match routes.metrics_path() {
+                // As in external-provisioner.
+                Some(path) => format!(
+                    "Failed to start HTTP server at specified address ({address:?}) and metrics path ({path:?}): {cause}"
+                ),
+                None => format!("cannot serve the status: {cause}; use another --status-endpoint"),
+            })
+        };
+        let listener = address::listen(address).await.map_err(failed)?;
+        Ok(Self { listener, routes: Arc::new(routes), limits: Limits::USUAL })
     }
 
     /// Serves until `stop` is cancelled and open requests have ended. The caller limits the time.
