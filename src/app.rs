@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 pub use self::{
     error::AppError,
     host::Host,
-    serving::{RunningServers, routes},
+    serving::{Servers, routes},
     settings::{lane_settings, provisioner_settings, retry},
     support::{has_topology, serves_attributes_classes},
 };
@@ -131,13 +131,13 @@ impl<'a> Program<'a> {
             // Nothing is in progress yet.
             () = stop.cancelled() => return Ok(()),
         };
-        let servers = program.serve().await?;
-        let outcome = program.work_with_driver(stop).await;
-        // Starts nothing new, whatever the outcome.
-        program.base.gate.retire();
-        let outcome = program.drain_events(outcome).await;
-        servers.shut_down().await;
-        outcome
+        let work = async {
+            let outcome = program.work_with_driver(stop).await;
+            // Starts nothing new, whatever the outcome.
+            program.base.gate.retire();
+            program.drain_events(outcome).await
+        };
+        program.servers().await?.serve_beside(work, tasks).await
     }
 
     /// Works until `stop` is cancelled, or until the driver is another one or away for too long.

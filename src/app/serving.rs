@@ -1,9 +1,10 @@
-//! Starts the HTTP servers that the flags ask for: metrics and health checks on one address, the status
+//! The HTTP servers that the flags ask for: metrics and health checks on one address, the status
 //! on another. Both run until the end, so that a shutdown can be observed.
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
-use tokio::{sync::mpsc, time::timeout};
+use futures::future::{Either, join_all, select, try_join_all};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::{AppError, Base, Program};
@@ -26,11 +27,11 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 const NOT_RENEWED: &str = "failed election to renew leadership on lease ";
 
 impl Program<'_> {
-    /// Starts the HTTP servers.
-    pub(super) async fn serve(&self) -> Result<RunningServers, AppError> {
-        let Base { flags, tasks, .. } = self.base;
+    /// The HTTP servers, which listen.
+    pub(super) async fn servers(&self) -> Result<Servers, AppError> {
+        let flags = self.base.flags;
         let metrics = flags.http.address().map(|_| self.routes());
-        RunningServers::bind(flags, metrics, || self.status_routes(), tasks).await
+        Servers::bind(flags, metrics, || self.status_routes()).await
     }
 
     /// Metrics, health checks and the CPU profile.
@@ -95,16 +96,11 @@ pub fn routes(
     if flags.pprof { routes.profile() } else { routes }
 }
 
-/// The running HTTP servers.
-pub struct RunningServers {
-    stop: CancellationToken,
-    /// Each server holds a clone until it has ended.
-    end: mpsc::Sender<Infallible>,
-    ended: mpsc::Receiver<Infallible>,
-}
+/// The HTTP servers, which listen.
+pub struct Servers(Vec<Server>);
 
-impl RunningServers {
-    /// Starts the servers that the flags ask for, with these routes.
+impl Servers {
+    /// The servers that the flags ask for, with these routes.
     ///
     /// # Errors
     /// An address cannot be listened on.
@@ -112,36 +108,27 @@ impl RunningServers {
         flags: &Flags,
         metrics: Option<Routes>,
         status: impl FnOnce() -> Routes,
-        tasks: &Tasks,
     ) -> Result<Self, AppError> {
-        let (end, ended) = mpsc::channel(1);
-        let servers = Self { stop: CancellationToken::new(), end, ended };
-        if let (Some(address), Some(routes)) = (flags.http.address(), metrics) {
-            servers.start(Server::bind(address, routes).await?, tasks);
-        }
-        if let Some(address) = &flags.http.status {
-            servers.start(Server::bind(address, status()).await?, tasks);
-        }
-        Ok(servers)
+        let metrics = flags.http.address().zip(metrics);
+        let status = flags.http.status.as_deref().map(|address| (address, status()));
+        let servers = metrics.into_iter().chain(status);
+        let listening = servers.map(|(address, routes)| Server::bind(address, routes));
+        Ok(Self(try_join_all(listening).await?))
     }
 
-    fn start(&self, server: Server, tasks: &Tasks) {
-        let (stop, end) = (self.stop.clone(), self.end.clone());
-        let running = server.run(tasks.clone(), stop.clone());
-        tasks.spawn_critical("HTTP server", async move {
-            running.await;
-            // If this returned after a requested stop, it would count as an unexpected end.
-            if stop.is_cancelled() {
-                drop(end);
-                std::future::pending::<()>().await;
+    /// Serves while `work` runs, and then until open requests have ended, up to [`SHUTDOWN_TIMEOUT`].
+    pub async fn serve_beside<T>(self, work: impl Future<Output = T>, tasks: &Tasks) -> T {
+        let stop = CancellationToken::new();
+        let serve = |server: Server| server.run(tasks.clone(), stop.clone());
+        let serving = join_all(self.0.into_iter().map(serve));
+        match select(pin!(work), serving).await {
+            Either::Left((outcome, serving)) => {
+                stop.cancel();
+                let _ = timeout(SHUTDOWN_TIMEOUT, serving).await;
+                outcome
             }
-        });
-    }
-
-    /// Stops the servers and waits for open requests, up to `SHUTDOWN_TIMEOUT`.
-    pub async fn shut_down(mut self) {
-        self.stop.cancel();
-        drop(self.end);
-        let _ = timeout(SHUTDOWN_TIMEOUT, self.ended.recv()).await;
+            // There is no server.
+            Either::Right((_, work)) => work.await,
+        }
     }
 }

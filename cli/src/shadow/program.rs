@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use csi_provisioner::{
     app::{
-        AppError, Env, RunningServers, has_topology, lane_settings, provisioner_settings, retry,
-        routes, serves_attributes_classes,
+        AppError, Env, Servers, has_topology, lane_settings, provisioner_settings, retry, routes,
+        serves_attributes_classes,
     },
     csi_provisioner::{DriverFacts, Topology},
     flags::Flags,
@@ -77,13 +77,12 @@ async fn program(
     let metrics =
         flags.http.address().map(|_| routes(&flags.http, &env.metrics, &driver, readiness));
     let status = || Routes::status(status::JSON_PATH, page);
-    let servers = RunningServers::bind(flags, metrics, status, tasks).await?;
+    let servers = Servers::bind(flags, metrics, status).await?;
     if let Some(nodes) = nodes {
         watch_nodes(nodes, &client, env, tasks);
     }
     shadow.start();
-    stop.cancelled().await;
-    servers.shut_down().await;
+    servers.serve_beside(stop.cancelled(), tasks).await;
     Ok(())
 }
 
