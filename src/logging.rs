@@ -25,7 +25,7 @@ use tracing_subscriber::{
 
 use self::{
     format::{LineFormat, SpanFields},
-    verbosity::Filter,
+    verbosity::filter,
 };
 pub use self::{
     panics::escape_panics,
@@ -65,7 +65,7 @@ where
         .with_writer(writer)
         // There is nowhere to report an error, and stderr may be closed.
         .log_internal_errors(false);
-    Registry::default().with(Filter::new(settings)).with(SpanFields).with(lines)
+    Registry::default().with(filter(settings)).with(SpanFields).with(lines)
 }
 
 /// Installs a global subscriber that drops all events, so that concurrent tests can read their own log

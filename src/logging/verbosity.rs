@@ -13,8 +13,8 @@
 //! Events of `kube` are never logged: it logs bodies of answers, which may hold secrets, and errors that
 //! this program logs itself. `--vmodule` sets the verbosity of single source files (`claims=5,csi*=6`).
 
-use tracing::{Level, Metadata, Subscriber, level_filters::LevelFilter, subscriber::Interest};
-use tracing_subscriber::{Layer, layer::Context};
+use tracing::{Level, Metadata, level_filters::LevelFilter};
+use tracing_subscriber::filter::{FilterFn, filter_fn};
 
 use crate::flags::Logging;
 
@@ -28,59 +28,34 @@ const OWN: [&str; 3] = ["csi_provisioner", "cli", "testkit"];
 /// A crate whose events are never logged.
 const SILENT: &str = "kube";
 
-/// The layer that decides which events are logged.
-#[derive(Debug)]
-pub(super) struct Filter {
-    verbosity: u32,
-    vmodule: Vec<(String, u32)>,
-}
-
-impl Filter {
-    pub(super) fn new(settings: &Logging) -> Self {
-        Self { verbosity: settings.verbosity, vmodule: settings.vmodule.concat() }
-    }
-
-    /// Whether events at the callsite `metadata` are logged. This program's spans are always enabled, since
-    /// log lines have their fields.
-    fn shows(&self, metadata: &Metadata<'_>) -> bool {
+/// The layer that decides which events are logged, once per callsite. This program's spans are always enabled,
+/// since log lines have their fields.
+pub(super) fn filter(settings: &Logging) -> FilterFn<impl Fn(&Metadata<'_>) -> bool + use<>> {
+    let (verbosity, vmodule) = (settings.verbosity, settings.vmodule.concat());
+    let most = vmodule.iter().map(|(_, of_file)| *of_file).fold(verbosity, u32::max);
+    let shows = move |metadata: &Metadata<'_>| {
         if metadata.is_span() {
             return is_own(metadata);
         }
-        of(metadata).is_some_and(|verbosity| verbosity <= self.limit(metadata.file()))
-    }
-
-    /// The verbosity of a source file.
-    fn limit(&self, file: Option<&str>) -> u32 {
-        let by_file = file.and_then(|file| {
-            let stem = file.rsplit('/').next().unwrap_or(file).trim_end_matches(".rs");
-            self.vmodule.iter().find(|(pattern, _)| matches(pattern, stem))
-        });
-        by_file.map_or(self.verbosity, |(_, verbosity)| *verbosity)
-    }
-
-    /// The most detailed level that may be logged.
-    fn most(&self) -> LevelFilter {
-        let limits = self.vmodule.iter().map(|(_, verbosity)| *verbosity);
-        match limits.chain([self.verbosity]).max().unwrap_or_default() {
-            0 | 1 => LevelFilter::INFO,
-            2 | 3 => LevelFilter::DEBUG,
-            _ => LevelFilter::TRACE,
-        }
-    }
+        let of_file = metadata.file().and_then(|file| of_file(&vmodule, file));
+        of(metadata).is_some_and(|least| least <= of_file.unwrap_or(verbosity))
+    };
+    filter_fn(shows).with_max_level_hint(most_detailed(most))
 }
 
-impl<S: Subscriber> Layer<S> for Filter {
-    /// The settings never change, so the filter decides once per callsite.
-    fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
-        if self.shows(metadata) { Interest::always() } else { Interest::never() }
-    }
+/// The verbosity that `--vmodule` sets for a source file.
+fn of_file(vmodule: &[(String, u32)], file: &str) -> Option<u32> {
+    let stem = file.rsplit('/').next().unwrap_or(file).trim_end_matches(".rs");
+    let found = vmodule.iter().find(|(pattern, _)| matches(pattern, stem));
+    found.map(|(_, verbosity)| *verbosity)
+}
 
-    fn enabled(&self, metadata: &Metadata<'_>, _: Context<'_, S>) -> bool {
-        self.shows(metadata)
-    }
-
-    fn max_level_hint(&self) -> Option<LevelFilter> {
-        Some(self.most())
+/// The most detailed level of which anything is logged.
+fn most_detailed(verbosity: u32) -> LevelFilter {
+    match verbosity {
+        0 | 1 => LevelFilter::INFO,
+        2 | 3 => LevelFilter::DEBUG,
+        _ => LevelFilter::TRACE,
     }
 }
 
