@@ -21,22 +21,13 @@ use testkit::{
 };
 use tokio::{
     sync::Semaphore,
-    time::{Instant, sleep, timeout},
+    time::{Instant, sleep},
 };
 
 use support::{
     connector::connector,
     simulation::{DRIVER, Simulation, claim, foreign_volume},
 };
-
-/// What a driver does with calls beyond what it can do at once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Beyond {
-    /// They wait their turn; one whose caller goes away is forgotten, and what was done is lost.
-    Wait,
-    /// They are refused at once: Aborted.
-    Refuse,
-}
 
 /// What comes of calls for bad volumes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,12 +49,11 @@ impl Trouble {
     }
 }
 
-/// A driver that does so much at once.
+/// A driver that does so much at once; other calls wait their turn, and one whose caller goes away is forgotten.
 struct Busy {
     scripted: Scripted,
     slots: Arc<Semaphore>,
     takes: Duration,
-    beyond: Beyond,
     trouble: Trouble,
     state: Mutex<State>,
 }
@@ -83,16 +73,16 @@ struct State {
 }
 
 impl Busy {
-    fn new(slots: usize, takes: Duration, beyond: Beyond) -> Self {
+    fn new(slots: usize, takes: Duration) -> Self {
         let scripted = Scripted::new(Script { name: Some(DRIVER.into()), ..Script::default() });
         let slots = Arc::new(Semaphore::new(slots));
         let trouble = Trouble::Hangs;
-        Self { scripted, slots, takes, beyond, trouble, state: Mutex::default() }
+        Self { scripted, slots, takes, trouble, state: Mutex::default() }
     }
 
     /// One that is quick, but not for bad volumes.
     fn quick(trouble: Trouble) -> Self {
-        Self { trouble, ..Self::new(1000, QUICK, Beyond::Wait) }
+        Self { trouble, ..Self::new(1000, QUICK) }
     }
 
     fn made(&self) -> usize {
@@ -122,10 +112,7 @@ impl Busy {
         if hangs.is_some_and(|until| Instant::now() < until) {
             std::future::pending::<()>().await;
         }
-        let _slot = match self.beyond {
-            Beyond::Wait => self.slots.acquire().await.unwrap(),
-            Beyond::Refuse => self.slots.try_acquire().map_err(|_| Status::aborted("too busy"))?,
-        };
+        let _slot = self.slots.acquire().await.unwrap();
         sleep(self.takes).await;
         Ok(())
     }
@@ -190,17 +177,6 @@ async fn made(driver: &Host<Busy>, count: usize) {
     }
 }
 
-/// How long the driver takes until it has made so many volumes.
-async fn time_to_make(driver: Busy, flags: &[&str], count: usize) -> Duration {
-    let (simulation, driver) = cluster(driver);
-    simulation.start_with(flags);
-    sleep(secs(1)).await;
-    claims(&simulation, "fast", 0..count);
-    let start = Instant::now();
-    made(&driver, count).await;
-    driver.backend().last_made() - start
-}
-
 /// Makes a claim each second; gives the longest that one waited for its volume.
 async fn longest_wait(
     simulation: &Simulation,
@@ -225,63 +201,22 @@ const fn secs(n: u64) -> Duration {
     Duration::from_secs(n)
 }
 
-/// How long a plain loop of a hundred workers takes for so many volumes, first come, first served; a failed
-/// call is repeated after one second, then two, up to five minutes.
-async fn plain_loop(driver: Busy, deadline: Duration, count: usize) -> Duration {
-    let (workers, driver, start) = (&Semaphore::new(100), &driver, Instant::now());
-    let volumes = (0..count).map(|_| async move {
-        let mut pause = secs(1);
-        loop {
-            let worker = workers.acquire().await.unwrap();
-            if let Ok(Ok(())) = timeout(deadline, driver.work("")).await {
-                return start.elapsed();
-            }
-            drop(worker);
-            sleep(pause).await;
-            pause = secs(300).min(pause * 2);
-        }
-    });
-    join_all(volumes).await.into_iter().max().unwrap()
-}
-
-/// However long calls take beside the deadline, and whatever becomes of those that are too many.
-#[tokio::test(start_paused = true)]
-async fn an_overloaded_driver_does_what_it_does_with_a_plain_loop() {
-    for (beyond, takes, deadline, count) in [
-        (Beyond::Wait, ms(500), 10, 600),
-        (Beyond::Wait, ms(500), 3, 600),
-        (Beyond::Wait, secs(5), 10, 200),
-        (Beyond::Refuse, ms(500), 10, 200),
-    ] {
-        let flag = format!("--timeout={deadline}s");
-        let took = time_to_make(Busy::new(4, takes, beyond), &[&flag], count).await;
-        let plain = plain_loop(Busy::new(4, takes, beyond), secs(deadline), count).await;
-        println!("{beyond:?} {takes:?} {flag} {count}: {took:?}, a plain loop {plain:?}");
-        assert!(
-            took <= plain.div_f64(0.9),
-            "{beyond:?} {takes:?} {flag} {count}: {took:?} {plain:?}"
-        );
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_driver_that_is_only_slow_gets_all_calls() {
-    let slow = Busy::new(1000, secs(30), Beyond::Wait);
-    let took = time_to_make(slow, &["--timeout=60s"], 200).await;
-    assert!(took < secs(61), "two rounds of a hundred: {took:?}");
-}
-
 #[tokio::test(start_paused = true)]
 async fn worker_threads_bound_the_calls_under_way() {
-    let took = time_to_make(Busy::new(1000, secs(1), Beyond::Wait), &["--worker-threads=3"], 9);
-    let took = took.await;
+    let (simulation, driver) = cluster(Busy::new(1000, secs(1)));
+    simulation.start_with(&["--worker-threads=3"]);
+    sleep(secs(1)).await;
+    claims(&simulation, "fast", 0..9);
+    let start = Instant::now();
+    made(&driver, 9).await;
+    let took = driver.backend().last_made() - start;
     assert!((secs(3)..ms(3500)).contains(&took), "{took:?}");
 }
 
 /// Ten minutes without an answer: the backlog goes at full rate after.
 #[tokio::test(start_paused = true)]
 async fn after_an_outage_the_backlog_drains() {
-    let driver = Busy::new(10, ms(500), Beyond::Wait);
+    let driver = Busy::new(10, ms(500));
     let back = Instant::now() + secs(600);
     driver.state.lock().hangs_until = Some(back);
     let (simulation, driver) = cluster(driver);
@@ -335,7 +270,7 @@ async fn hanging_claims_of_one_namespace_do_not_hold_up_another() {
 
 #[tokio::test(start_paused = true)]
 async fn a_class_that_always_times_out_does_not_slow_another() {
-    let (simulation, driver) = cluster(Busy::new(1000, ms(100), Beyond::Wait));
+    let (simulation, driver) = cluster(Busy::new(1000, ms(100)));
     simulation.start();
     sleep(secs(1)).await;
     let quiet = longest_wait(&simulation, &driver, 0..5).await;
@@ -424,7 +359,7 @@ async fn p99_of_deletions(simulation: &Simulation, numbers: RangeFrom<usize>) ->
 
 /// A cluster whose API server takes so long for each write of a volume, with the program running.
 async fn cluster_with_slow_writes(takes: Duration) -> (Simulation, Arc<Host<Busy>>) {
-    let (simulation, driver) = cluster(Busy::new(1000, ms(100), Beyond::Wait));
+    let (simulation, driver) = cluster(Busy::new(1000, ms(100)));
     for verb in ["create", "patch", "delete"] {
         simulation.faults().add(Rule::on(verb, "persistentvolumes", Effect::Delay(takes)));
     }
@@ -463,24 +398,10 @@ async fn creates_do_not_starve_deletes() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn an_overloaded_driver_deletes_as_with_a_plain_loop() {
-    let (simulation, driver) = cluster(Busy::new(4, ms(500), Beyond::Wait));
-    for number in 0..200 {
-        released(&simulation, number, "fast");
-    }
-    simulation.start();
-    let start = Instant::now();
-    simulation.until("all are deleted", |_| driver.backend().deleted() == 200).await;
-    let took = start.elapsed();
-    let plain = plain_loop(Busy::new(4, ms(500), Beyond::Wait), secs(10), 200).await;
-    assert!(took <= plain.div_f64(0.9), "{took:?}, a plain loop {plain:?}");
-}
-
 /// Each kind of call has workers of its own: 200 creates of a class hang, its volumes go as ever.
 #[tokio::test(start_paused = true)]
 async fn creates_that_time_out_do_not_slow_the_deletions_of_their_class() {
-    let (simulation, driver) = cluster(Busy::new(1000, ms(100), Beyond::Wait));
+    let (simulation, driver) = cluster(Busy::new(1000, ms(100)));
     simulation.start();
     sleep(secs(1)).await;
     claims(&simulation, "broken", 0..200);
@@ -498,7 +419,7 @@ async fn creates_that_time_out_do_not_slow_the_deletions_of_their_class() {
 #[tokio::test(start_paused = true)]
 async fn a_volume_that_is_long_in_the_making_is_found_soon_after_it_is_ready() {
     for lasts in [10, 60, 200, 900].map(secs) {
-        let (simulation, driver) = cluster(Busy::new(1000, ms(100), Beyond::Wait));
+        let (simulation, driver) = cluster(Busy::new(1000, ms(100)));
         simulation.start();
         sleep(secs(1)).await;
         let uid = claims(&simulation, "fast", 1000..1001).remove(0);
