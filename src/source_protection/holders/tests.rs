@@ -70,31 +70,6 @@ fn restoring(origin: FinalizerOrigin, peers: bool) -> Holders {
     holders
 }
 
-#[test]
-fn a_snapshot_is_freed_by_the_last_restore_that_ends() {
-    let mut holders = restoring(FinalizerOrigin::Added, false);
-    let s = snapshot("s");
-    assert!(holders.begin_call("b", &s) && !holders.begin_call("b", &s), "a repeat holds no more");
-    assert_eq!(holders.due(&s), None);
-    assert_eq!(names(holders.claim_finished("a")), Vec::<String>::new());
-    assert_eq!(holders.due(&s), None, "b holds it");
-    assert_eq!(names(holders.claim_finished("b")), ["s"]);
-    assert_eq!(holders.due(&s), Some(Due::Remove("s1".into())));
-    holders.finalizer_removed(&s);
-    assert_eq!(holders.due(&s), None);
-}
-
-/// The claim is deleted, but its restore may still run: nothing is due until `claim_finished`.
-#[test]
-fn a_deleted_claim_holds_its_source_until_it_is_finished() {
-    let mut holders = restoring(FinalizerOrigin::Added, false);
-    let s = snapshot("s");
-    assert!(holders.on_event(&InformerEvent::Delete(claim("a", &s, "Pending"))).is_empty());
-    assert_eq!(holders.due(&s), None);
-    assert!(!holders.finalizer_found(&s, "s1"), "nor does the sweep take it");
-    assert_eq!(names(holders.claim_finished("a")), ["s"]);
-}
-
 /// Other processes may need a snapshot that had the finalizer before.
 #[test]
 fn an_existing_finalizer_stays_while_a_claim_names_the_snapshot() {
@@ -208,40 +183,6 @@ fn a_finalizer_that_is_found_is_due_if_nobody_needs_the_snapshot() {
     assert_eq!(holders.due(&s), Some(Due::Remove("s1".into())), "it is known whose it is");
 }
 
-/// As in external-provisioner, a source of clones keeps its finalizer until it is deleted.
-#[test]
-fn a_source_of_clones_is_freed_once_it_is_deleted_and_nobody_pending_names_it() {
-    let mut holders = Holders::new(false);
-    holders.on_event(&pending("a", &origin()));
-    holders.begin_call("a", &origin());
-    holders.record_finalizer(&origin(), finalized(FinalizerOrigin::Added));
-    let cloned = InformerEvent::Apply(claim("a", &origin(), "Bound"));
-    assert!(holders.claim_finished("a").is_empty() && holders.on_event(&cloned).is_empty());
-    assert_eq!(holders.due(&origin()), None, "it stands");
-
-    let leaves = InformerEvent::Apply(source_claim("o", true, true));
-    assert_eq!(names(holders.on_event(&leaves)), ["origin"]);
-    assert_eq!(holders.due(&origin()), Some(Due::RemoveUnlessHeld("o".into(), spaces(&[]))));
-    assert!(holders.on_event(&leaves).is_empty(), "reported once");
-    holders.on_event(&InformerEvent::Apply(source_claim("o", true, false)));
-    assert_eq!(holders.due(&origin()), None, "it wears it no longer");
-}
-
-#[test]
-fn a_deleted_source_of_clones_waits_for_every_claim_that_names_it() {
-    let mut holders = Holders::new(false);
-    holders.on_event(&InformerEvent::Apply(source_claim("o", true, true)));
-    holders.on_event(&pending("served", &origin()));
-    holders.claim_finished("served");
-    assert_eq!(holders.due(&origin()), None, "also one that has its volume, until it is bound");
-    holders.begin_call("deleted", &origin());
-    let gone = InformerEvent::Delete(claim("served", &origin(), "Pending"));
-    assert!(holders.on_event(&gone).is_empty());
-    assert_eq!(holders.due(&origin()), None, "a clone of a claim that is gone still runs");
-    assert_eq!(names(holders.claim_finished("deleted")), ["origin"]);
-    assert_eq!(holders.due(&origin()), Some(Due::RemoveUnlessHeld("o".into(), spaces(&[]))));
-}
-
 #[test]
 fn claims_deleted_between_lists_hold_nothing() {
     let mut holders = Holders::new(false);
@@ -286,113 +227,6 @@ fn a_namesake_of_a_source_is_another_one() {
         holders.on_event(&event);
     }
     assert_eq!(holders.due(&origin()), Some(Due::RemoveUnlessHeld("o2".into(), spaces(&[]))));
-}
-
-/// A grant decides, which is not known here.
-#[test]
-fn claims_of_other_namespaces_alone_do_not_keep_a_deleted_source() {
-    let mut holders = Holders::new(false);
-    holders.on_event(&InformerEvent::Apply(source_claim("o", true, true)));
-    assert!(holders.on_event(&pending("own", &origin())).is_empty());
-    for (namespace, uid) in [("x", "x1"), ("x", "x2"), ("y", "y1")] {
-        holders.on_event(&InformerEvent::Apply(foreign(namespace, uid, &origin())));
-    }
-    assert_eq!(holders.due(&origin()), None, "a claim of its namespace names it");
-    assert_eq!(holders.count_claims(&origin()), 4);
-    let bound = InformerEvent::Apply(claim("own", &origin(), "Bound"));
-    assert_eq!(names(holders.on_event(&bound)), ["origin"]);
-    let due = |namespaces| Some(Due::RemoveUnlessHeld("o".into(), spaces(namespaces)));
-    assert_eq!(holders.due(&origin()), due(&["x", "y"]));
-    for uid in ["x1", "y1"] {
-        holders.on_event(&InformerEvent::Delete(claim(uid, &origin(), "Pending")));
-    }
-    assert_eq!(holders.due(&origin()), due(&["x"]));
-    holders.begin_call("x2", &origin());
-    assert_eq!(holders.due(&origin()), None, "a clone is being made");
-    holders.claim_finished("x2");
-    holders.on_event(&InformerEvent::Delete(claim("x2", &origin(), "Pending")));
-    assert_eq!(holders.due(&origin()), Some(Due::RemoveUnlessHeld("o".into(), spaces(&[]))));
-}
-
-#[test]
-fn claims_of_other_namespaces_alone_do_not_keep_a_snapshot_that_others_protected() {
-    let s = snapshot("s");
-    for (origin, due) in [
-        (FinalizerOrigin::Added, Some(Due::Remove("s1".into()))),
-        (FinalizerOrigin::Existing, Some(Due::RemoveUnlessHeld("s1".into(), spaces(&["x"])))),
-    ] {
-        let mut holders = restoring(origin, false);
-        holders.on_event(&InformerEvent::Apply(foreign("x", "b", &s)));
-        holders.claim_finished("a");
-        assert_eq!(holders.due(&s), due);
-    }
-    let mut holders = restoring(FinalizerOrigin::Existing, false);
-    holders.on_event(&InformerEvent::Apply(foreign("x", "b", &s)));
-    holders.claim_finished("a");
-    holders.claim_finished("b");
-    assert_eq!(
-        holders.due(&s),
-        Some(Due::RemoveUnlessHeld("s1".into(), spaces(&[]))),
-        "b has its volume"
-    );
-}
-
-#[test]
-fn a_deleted_source_of_clones_may_be_released_unless_a_call_is_open() {
-    let mut holders = Holders::new(false);
-    holders.on_event(&InformerEvent::Apply(source_claim("o", true, true)));
-    holders.on_event(&pending("a", &origin()));
-    assert!(holders.may_be_released(&origin(), "o"));
-    holders.begin_call("a", &origin());
-    assert!(!holders.may_be_released(&origin(), "o"));
-    holders.claim_finished("a");
-    assert!(holders.may_be_released(&origin(), "o"));
-    holders.on_event(&InformerEvent::Delete(claim("a", &origin(), "Pending")));
-    assert!(holders.may_be_released(&origin(), "o"), "one of another driver");
-    assert_eq!(holders.count_claims(&origin()), 0, "nothing is to be reported");
-}
-
-#[test]
-fn a_deleted_snapshot_may_be_released_whoever_protected_it() {
-    let s = snapshot("s");
-    let mut holders = Holders::new(false);
-    holders.on_event(&pending("a", &s));
-    assert!(holders.may_be_released(&s, "s1"));
-    let mut holders = restoring(FinalizerOrigin::Existing, false);
-    holders.on_event(&pending("b", &s));
-    assert!(!holders.may_be_released(&s, "s1"), "a restore is under way");
-    holders.claim_finished("a");
-    assert!(holders.may_be_released(&s, "s1"));
-    let mut holders = restoring(FinalizerOrigin::Added, false);
-    holders.on_event(&pending("b", &s));
-    holders.claim_finished("a");
-    assert!(!holders.may_be_released(&s, "s1"), "it is removed without a report");
-}
-
-/// A claim whose calls fail is tried again and again.
-#[test]
-fn a_claim_without_an_open_call_holds_its_source_no_more_than_by_its_name() {
-    let s = snapshot("s");
-    for found in [FinalizerOrigin::Added, FinalizerOrigin::Existing] {
-        let mut holders = restoring(found, false);
-        assert_eq!(holders.call_ended("a"), None);
-        assert_eq!(holders.due(&s), None, "{found:?}: the claim names it");
-        assert!(holders.may_be_released(&s, "s1"));
-        assert!(!holders.begin_call("a", &s), "it is no new one");
-        assert!(!holders.may_be_released(&s, "s1"), "it is open again");
-        assert_eq!(holders.call_ended("a"), None);
-        assert_eq!(holders.call_ended("a"), None, "reported once");
-        holders.on_event(&InformerEvent::Delete(claim("a", &s, "Pending")));
-        assert_eq!(holders.due(&s), None, "the end of its call is reported later");
-        assert_eq!(names(holders.claim_finished("a")), ["s"]);
-    }
-    let mut holders = Holders::new(false);
-    holders.on_event(&InformerEvent::Apply(source_claim("o", true, true)));
-    holders.on_event(&InformerEvent::Apply(foreign("x", "a", &origin())));
-    holders.begin_call("a", &origin());
-    assert_eq!(holders.call_ended("a"), Some(origin()), "a grant decides");
-    assert_eq!(holders.due(&origin()), Some(Due::RemoveUnlessHeld("o".into(), spaces(&["x"]))));
-    assert_eq!(holders.call_ended("unknown"), None);
 }
 
 #[test]

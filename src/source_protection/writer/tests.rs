@@ -49,22 +49,6 @@ fn finalized(origin: FinalizerOrigin) -> Finalized {
 }
 
 #[tokio::test]
-async fn snapshots_are_patched_and_claims_updated() {
-    for (kind, verb) in [(SNAPSHOT, "PATCH"), (CLAIM, "PUT")] {
-        let server = server(object(&["a"], false), &[]);
-        let writer = Writer::new(client(&server));
-        assert_eq!(
-            writer.add_finalizer(&source(kind), "u").await.unwrap(),
-            Some(finalized(FinalizerOrigin::Added))
-        );
-        assert_eq!(methods(&server), ["GET", verb]);
-        let written = server.requests().pop().unwrap();
-        assert_eq!(finalizers(&written), json!(["a", kind.finalizer()]));
-        assert_eq!(written.json()["metadata"]["resourceVersion"], "7");
-    }
-}
-
-#[tokio::test]
 async fn only_our_finalizer_is_removed_and_only_while_allowed() {
     for kind in [SNAPSHOT, CLAIM] {
         let server = server(object(&["a", kind.finalizer(), "b"], true), &[]);
