@@ -12,6 +12,7 @@ use std::{
 mod deployment;
 mod differences;
 mod kustomize;
+mod links;
 mod metrics;
 mod modules;
 mod rights;

@@ -1,14 +1,13 @@
-//! What docs/troubleshooting.md quotes is what the code writes, and its links lead somewhere.
+//! What docs/troubleshooting.md quotes is what the code writes.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    path::Path,
 };
 
 use csi_provisioner::metrics::Metrics;
 
-use crate::{here, shipped};
+use crate::{here, links::anchors, shipped};
 
 const PAGE: &str = include_str!("../../docs/troubleshooting.md");
 const RULES: &str = include_str!("../../deploy/monitoring/rules.yaml");
@@ -118,32 +117,9 @@ fn row(line: &'static str) -> Option<Row> {
     Some(Row { anchor, texts: cell.split('`').skip(1).step_by(2).collect() })
 }
 
-/// The anchors of a page: those that are written down, and those of its headings.
-fn anchors(page: &str) -> Vec<String> {
-    let written = page.split("<a id=\"").skip(1).map(|rest| rest.split('"').next().unwrap());
-    let mut is_code = false;
-    let headings = page.lines().filter_map(|line| {
-        is_code ^= line.starts_with("```");
-        line.strip_prefix('#').filter(|_| !is_code)
-    });
-    let slugs = headings.map(|heading| slug(heading.trim_start_matches('#').trim()));
-    written.map(str::to_owned).chain(slugs).collect()
-}
-
-/// The anchor that GitHub gives a heading.
-fn slug(heading: &str) -> String {
-    let kept = heading.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
-    kept.collect::<String>().to_lowercase().replace(' ', "-")
-}
-
 /// The headings of the page, of any level.
 fn headings() -> BTreeSet<&'static str> {
     PAGE.lines().filter_map(|line| line.strip_prefix("###")).map(str::trim).collect()
-}
-
-/// The targets of the links of a page.
-fn links(page: &str) -> impl Iterator<Item = &str> {
-    page.split("](").skip(1).filter_map(|rest| rest.split(')').next())
 }
 
 #[test]
@@ -203,41 +179,11 @@ fn each_reason_of_a_suspected_leak_is_explained() {
 }
 
 #[test]
-fn anchors_are_unique_and_links_lead_somewhere() {
+fn anchors_are_unique() {
     let mut count = BTreeMap::new();
     for anchor in anchors(PAGE) {
         *count.entry(anchor).or_insert(0) += 1;
     }
     let doubled: Vec<_> = count.iter().filter(|(_, count)| **count > 1).collect();
-    assert!(doubled.is_empty(), "{doubled:?}");
-    assert!(links(PAGE).count() >= 60, "the links were not found");
-    let broken: Vec<_> =
-        links(PAGE).filter(|link| !leads_somewhere(&here("docs"), PAGE, link)).collect();
-    assert!(broken.is_empty(), "{broken:?}");
-}
-
-/// Whether the target of a link of `page`, which is in `directory`, exists.
-fn leads_somewhere(directory: &Path, page: &str, link: &str) -> bool {
-    let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
-    let target = match file {
-        "" => Some(page.to_owned()),
-        file => fs::read_to_string(directory.join(file)).ok(),
-    };
-    target.is_some_and(|page| anchor.is_empty() || anchors(&page).iter().any(|it| it == anchor))
-}
-
-#[test]
-fn links_of_other_pages_to_this_one_lead_somewhere() {
-    let docs = fs::read_dir(here("docs")).unwrap().map(|entry| entry.unwrap().path());
-    let pages = docs.chain(["README.md", "deploy/README.md", "CONTRIBUTING.md"].map(here));
-    let mut found = 0;
-    for path in pages.filter(|path| path.extension().is_some_and(|it| it == "md")) {
-        let page = fs::read_to_string(&path).unwrap();
-        for link in links(&page).filter(|link| link.contains("troubleshooting.md")) {
-            found += 1;
-            let directory = path.parent().unwrap();
-            assert!(leads_somewhere(directory, &page, link), "{}: {link}", path.display());
-        }
-    }
-    assert!(found >= 3, "README.md, docs/metrics.md and docs/claim-protection.md link to it");
+    assert!(count.len() >= 60 && doubled.is_empty(), "{doubled:?}");
 }
