@@ -104,9 +104,7 @@ fn take_name(simulation: &Simulation) {
 
 fn free_name(simulation: &Simulation) {
     let name = simulation.volumes()[0]["metadata"]["name"].as_str().unwrap().to_owned();
-    let bare = json!({"metadata": {"finalizers": null}});
-    simulation.api.merge("PersistentVolume", "", &name, &bare).unwrap();
-    simulation.api.delete("PersistentVolume", "", &name).unwrap();
+    simulation.force_delete(&name);
 }
 
 const REASONS: [Reason; 15] = [
@@ -271,13 +269,7 @@ const REASONS: [Reason; 15] = [
         is_polled: true,
         requests: 2,
         passes: |s| {
-            let grant = json!({
-                "apiVersion": "gateway.networking.k8s.io/v1beta1", "kind": "ReferenceGrant",
-                "metadata": {"name": "grant", "namespace": "other"},
-                "spec": {"from": [{"group": "", "kind": "PersistentVolumeClaim", "namespace": "sc"}],
-                         "to": [{"group": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot"}]},
-            });
-            s.api.create(&grant).unwrap();
+            s.create(&sources::grant("sc", "other"));
         },
     },
     Reason {

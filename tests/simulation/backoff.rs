@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
-use support::simulation::{DRIVER, Simulation};
+use serde_json::json;
+use support::simulation::{Simulation, provisioned_volume};
 use tokio::time::Instant;
 
 /// The times of the first five calls, in hundredths of a second after the first.
@@ -25,19 +25,8 @@ async fn failed_creations_and_deletions_are_repeated_after_doubled_waits() {
     let script = json!({"create_volume": broken, "delete_volume": broken});
     simulation.driver.backend().amend(serde_json::from_value(script).unwrap());
     simulation.start_with(&["--retry-interval-start=300ms", "--retry-interval-max=600ms"]);
-    let released = |name: &str| -> Value {
-        json!({
-            "apiVersion": "v1", "kind": "PersistentVolume",
-            "metadata": {"name": name, "annotations": {"pv.kubernetes.io/provisioned-by": DRIVER}},
-            "spec": {
-                "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"},
-                "persistentVolumeReclaimPolicy": "Delete",
-                "csi": {"driver": DRIVER, "volumeHandle": "h-1"},
-            },
-        })
-    };
     simulation.create_claim("data");
-    simulation.api.create(&released("pv")).unwrap();
+    simulation.api.create(&provisioned_volume("pv", "h-1")).unwrap();
     simulation.phase("pv", "Released");
     let both = tokio::join!(times(&simulation, "CreateVolume"), times(&simulation, "DeleteVolume"));
     for times in [both.0, both.1] {

@@ -12,7 +12,7 @@ use support::{
         move_node, object, object_of, objects, prepared, published, remove_node, set_capacity,
         start, until_published, writes,
     },
-    simulation::{DRIVER, Process, Simulation, claim, class, csi_node},
+    simulation::{DRIVER, Process, Simulation, claim, class, csi_node, provisioned_volume},
 };
 use testkit::apiserver::{
     faults::{Effect, Rule, StreamFault},
@@ -232,12 +232,8 @@ mod volumes {
         let simulation = shrinking().await;
         let affinity = json!({"required": {"nodeSelectorTerms": [
             {"matchExpressions": [{"key": ZONE, "operator": "In", "values": ["b"]}]}]}});
-        let volume = json!({"apiVersion": "v1", "kind": "PersistentVolume",
-            "metadata": {"name": "old", "annotations": {"pv.kubernetes.io/provisioned-by": DRIVER}},
-            "spec": {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"},
-                "persistentVolumeReclaimPolicy": "Delete", "nodeAffinity": affinity,
-                "csi": {"driver": DRIVER, "volumeHandle": "h"},
-                "claimRef": {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "sc", "name": "gone", "uid": "u"}}});
+        let mut volume = provisioned_volume("old", "h");
+        volume["spec"]["nodeAffinity"] = affinity;
         simulation.api.create(&volume).unwrap();
         simulation.phase("old", "Released");
         simulation.until("it is gone", |s| s.volumes().is_empty()).await;

@@ -139,8 +139,7 @@ async fn a_volume_found_being_deleted_is_asked_for_anew_once_it_is_gone() {
         if !wanted {
             simulation.delete_claim("data");
         }
-        let bare = json!({"metadata": {"finalizers": null}});
-        simulation.api.merge("PersistentVolume", "", &format!("pvc-{uid}"), &bare).unwrap();
+        simulation.strip(&format!("pvc-{uid}"));
         sleep(Duration::from_secs(30)).await;
         assert!(!simulation.is_saved(&uid), "it may be gone at the driver, too");
         sleep(Duration::from_secs(3600)).await;
@@ -248,8 +247,7 @@ async fn finalizers_of_others_are_left_alone() {
     simulation.start();
     let finalizers = |s: &Simulation| s.volumes()[0]["metadata"]["finalizers"].clone();
     simulation.until("it is adopted", |s| finalizers(s).as_array().unwrap().len() == 2).await;
-    let retain = json!({"spec": {"persistentVolumeReclaimPolicy": "Retain"}});
-    simulation.api.merge("PersistentVolume", "", &name, &retain).unwrap();
+    simulation.retain(&name);
     simulation.until("it is let go", |s| finalizers(s) == json!(["example.com/other"])).await;
     simulation.phase(&name, "Released");
     sleep(Duration::from_secs(3600)).await;

@@ -247,8 +247,7 @@ async fn hanging_claims_of_one_namespace_do_not_hold_up_another() {
     });
     let bad: Vec<String> = bad.collect();
     driver.backend().state.lock().bad.extend(bad.iter().map(|uid| format!("pvc-{uid}")));
-    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}});
-    simulation.api.create(&namespace).unwrap();
+    simulation.api.namespace("other");
     let mut waits = Vec::new();
     for number in 0..60 {
         let mut other = claim(&format!("other-{number}"));

@@ -7,7 +7,7 @@ mod other_writers;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use support::simulation::{DRIVER, Simulation, attachment, secret};
+use support::simulation::{Simulation, attachment, provisioned_volume, secret};
 use testkit::apiserver::{
     faults::{Effect, Rule, StreamFault},
     status::Status,
@@ -18,17 +18,9 @@ const FINALIZER: &str = "external-provisioner.volume.kubernetes.io/finalizer";
 
 /// A PersistentVolume of the driver for a claim that is gone.
 fn volume(name: &str, handle: &str) -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "PersistentVolume",
-        "metadata": {"name": name, "finalizers": [FINALIZER],
-                     "annotations": {"pv.kubernetes.io/provisioned-by": DRIVER}},
-        "spec": {
-            "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"},
-            "persistentVolumeReclaimPolicy": "Delete",
-            "csi": {"driver": DRIVER, "volumeHandle": handle},
-            "claimRef": {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "sc", "name": "gone", "uid": format!("claim-of-{name}")},
-        },
-    })
+    let mut volume = provisioned_volume(name, handle);
+    volume["metadata"]["finalizers"] = json!([FINALIZER]);
+    volume
 }
 
 /// The events about an object without a namespace: type, reason, message and count.
@@ -159,9 +151,8 @@ mod handles {
         simulation.start();
         let listed = |s: &Simulation| s.api_requests("list", "persistentvolumes") > 1;
         simulation.until("they are listed for the deletion", listed).await;
-        let retain = json!({"spec": {"persistentVolumeReclaimPolicy": "Retain"}});
         for name in ["one", "two"] {
-            simulation.api.merge("PersistentVolume", "", name, &retain).unwrap();
+            simulation.retain(name);
         }
         sleep(Duration::from_secs(600)).await;
         assert_eq!(simulation.calls("DeleteVolume"), 0);

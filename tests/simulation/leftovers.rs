@@ -367,8 +367,7 @@ async fn a_refused_volume_of_a_claim_bound_elsewhere_is_a_suspect() {
     simulation.start();
     simulation.create_claim("data");
     sleep(Duration::from_secs(600)).await;
-    let bound = json!({"spec": {"volumeName": "another"}});
-    simulation.api.merge("PersistentVolumeClaim", "sc", "data", &bound).unwrap();
+    simulation.bind("data", "another");
     sleep(Duration::from_secs(60)).await;
     let messages = simulation.event_messages("data", "ProvisioningFailed");
     assert!(messages.iter().any(|text| text.contains("the claim is bound")), "{messages:?}");

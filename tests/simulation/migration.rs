@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use support::simulation::{Simulation, class, secret};
+use support::simulation::{Simulation, class, provisioned_volume, secret};
 use testkit::apiserver::faults::{Effect, Rule};
 use tokio::time::sleep;
 
@@ -34,16 +34,10 @@ fn claim(simulation: &Simulation, driver: &str) -> String {
 
 /// A PersistentVolume with this source, provisioned by this name, for a claim that is gone.
 fn volume(name: &str, by: &str, source: (&str, Value)) -> Value {
-    let mut volume = json!({
-        "apiVersion": "v1", "kind": "PersistentVolume",
-        "metadata": {"name": name, "finalizers": [FINALIZER],
-                     "annotations": {"pv.kubernetes.io/provisioned-by": by}},
-        "spec": {
-            "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"},
-            "persistentVolumeReclaimPolicy": "Delete",
-            "claimRef": {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "sc", "name": "gone", "uid": format!("claim-of-{name}")},
-        },
-    });
+    let mut volume = provisioned_volume(name, "");
+    volume["metadata"]["finalizers"] = json!([FINALIZER]);
+    volume["metadata"]["annotations"] = json!({"pv.kubernetes.io/provisioned-by": by});
+    volume["spec"].as_object_mut().unwrap().remove("csi");
     volume["spec"][source.0] = source.1;
     volume
 }

@@ -202,20 +202,11 @@ async fn a_recorded_call_whose_volume_was_bound_and_is_gone_is_not_asked_for_aga
     simulation.faults().add(Rule::on("list", "persistentvolumes", slow).times(1));
     simulation.start_with(&always);
     sleep(Duration::from_secs(2)).await;
-    bind(&simulation, &uid);
-    let name = format!("pvc-{uid}");
-    let bare = json!({"metadata": {"finalizers": null}});
-    simulation.api.merge("PersistentVolume", "", &name, &bare).unwrap();
-    simulation.api.delete("PersistentVolume", "", &name).unwrap();
+    simulation.bind("data", &format!("pvc-{uid}"));
+    simulation.force_delete_volume(&uid);
     sleep(Duration::from_secs(600)).await;
     assert_eq!(simulation.calls("CreateVolume"), 1);
     assert!(!is_marked(&simulation), "the call is closed");
-}
-
-/// Binds the claim to its volume, as the cluster does.
-fn bind(simulation: &Simulation, uid: &str) {
-    let bound = json!({"spec": {"volumeName": format!("pvc-{uid}")}});
-    simulation.api.merge("PersistentVolumeClaim", "sc", "data", &bound).unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -230,7 +221,7 @@ async fn always_the_claim_is_protected_before_the_call_and_until_it_is_bound() {
     simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
     sleep(HOUR).await;
     assert!(is_marked(&simulation), "not bound yet");
-    bind(&simulation, &uid);
+    simulation.bind("data", &format!("pvc-{uid}"));
     simulation.until("the mark is gone", |s| !is_marked(s) && record(s).is_null()).await;
 }
 
@@ -510,8 +501,7 @@ fn bind_by_hand(simulation: &Simulation, uid: &str) {
                  "hostPath": {"path": "/a"}, "claimRef": claim},
     });
     simulation.api.create(&by_hand).unwrap();
-    let bound = json!({"spec": {"volumeName": "a-static"}});
-    simulation.api.merge("PersistentVolumeClaim", "sc", "data", &bound).unwrap();
+    simulation.bind("data", "a-static");
 }
 
 /// The process that made the call follows it, whatever the claim is bound to meanwhile.
@@ -599,8 +589,7 @@ async fn another_drivers_record_on_a_claim_of_ours_goes_after_the_time_out() {
     let process = simulation.start();
     let uid = simulation.create(&restored("data", DRIVER));
     simulation.until("it is served", |s| s.is_saved(&uid)).await;
-    let bound = json!({"spec": {"volumeName": format!("pvc-{uid}")}});
-    simulation.api.merge("PersistentVolumeClaim", "sc", "data", &bound).unwrap();
+    simulation.bind("data", &format!("pvc-{uid}"));
     sleep(HOUR).await;
     assert_eq!(simulation.event_messages("data", "ProvisioningFailed"), [""; 0]);
 

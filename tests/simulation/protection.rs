@@ -313,8 +313,7 @@ async fn a_deleted_source_of_a_clone_goes_when_the_clone_is_bound() {
     let before = cluster.simulation.api_requests("update", "persistentvolumeclaims");
     sleep(30 * MINUTE).await;
     assert_eq!(cluster.finalizers("PersistentVolumeClaim", "origin"), [CLONE]);
-    let bound = json!({"spec": {"volumeName": format!("pvc-{uid}")}});
-    cluster.simulation.api.merge("PersistentVolumeClaim", "sc", "clone", &bound).unwrap();
+    cluster.simulation.bind("clone", &format!("pvc-{uid}"));
     let bound = json!({"status": {"phase": "Bound"}});
     cluster.simulation.api.merge("PersistentVolumeClaim", "sc", "clone", &bound).unwrap();
     sleep(Duration::from_secs(1)).await;

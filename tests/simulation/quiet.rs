@@ -48,17 +48,12 @@ async fn settled(minor: u8) -> Simulation {
     let simulation = Simulation::with_api_server(api, 1, User::new("provisioner"));
     simulation.start_elected("leader");
     let uid = simulation.served().await;
-    let merge = |kind, namespace, name: &str, patch| {
-        simulation.api.merge(kind, namespace, name, &patch).expect("the object is there");
-    };
     let volume = format!("pvc-{uid}");
-    merge("PersistentVolumeClaim", "sc", "data", json!({"spec": {"volumeName": volume}}));
-    merge("PersistentVolume", "", &volume, json!({"status": {"phase": "Bound"}}));
+    simulation.bind("data", &volume);
+    simulation.phase(&volume, "Bound");
     let old = simulation.create_claim("old");
     simulation.until("the second is saved", |s| s.volumes().len() == 2).await;
-    let old_volume = format!("pvc-{old}");
-    let retain = json!({"spec": {"persistentVolumeReclaimPolicy": "Retain"}});
-    merge("PersistentVolume", "", &old_volume, retain);
+    simulation.retain(&format!("pvc-{old}"));
     simulation.delete_claim("old");
     simulation.release(&old);
     sleep(Duration::from_secs(300)).await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use support::{
-    simulation::{DRIVER, Process, SHADOW, Simulation, claim, class},
+    simulation::{DRIVER, Process, SHADOW, Simulation, claim, class, foreign_volume},
     sources,
 };
 use testkit::apiserver::{access::auth::service_account, audit::Recorded, serve::manifests};
@@ -173,14 +173,9 @@ async fn a_claim_that_only_the_other_serves_is_unexplained() {
     let uid = simulation.create(&claim);
     let shadow = simulation.start_shadow(&[]);
     sleep(Duration::from_secs(1)).await;
-    simulation.create(&json!({
-        "apiVersion": "v1", "kind": "PersistentVolume",
-        "metadata": {"name": format!("pvc-{uid}"), "annotations": {"pv.kubernetes.io/provisioned-by": DRIVER}},
-        "spec": {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"},
-            "csi": {"driver": DRIVER, "volumeHandle": "h"},
-            "claimRef": {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "sc",
-                "name": "data", "uid": uid}},
-    }));
+    let mut volume = foreign_volume(&uid, &uid, "h");
+    volume["metadata"]["annotations"] = json!({"pv.kubernetes.io/provisioned-by": DRIVER});
+    simulation.create(&volume);
     simulation
         .until("it is compared", |_| results(&shadow, "served_there", "unexplained") == 1)
         .await;
@@ -208,7 +203,7 @@ async fn a_volume_that_was_not_provisioned_is_not_compared() {
     let shadow = simulation.start_shadow(&[]);
     let uid = simulation.create_claim("data");
     sleep(Duration::from_secs(1)).await;
-    simulation.create(&support::simulation::foreign_volume("mine", &uid, "h"));
+    simulation.create(&foreign_volume("mine", &uid, "h"));
     sleep(HOUR * 2).await;
     for subject in ["volume", "served_there", "unserved"] {
         assert_eq!(results(&shadow, subject, "same") + others(&shadow, subject), 0, "{subject}");
@@ -218,7 +213,7 @@ async fn a_volume_that_was_not_provisioned_is_not_compared() {
 #[tokio::test(start_paused = true)]
 async fn a_volume_that_was_provisioned_for_an_earlier_claim_is_not_compared() {
     let simulation = Simulation::new(14);
-    let mut volume = support::simulation::foreign_volume("mine", "", "h");
+    let mut volume = foreign_volume("mine", "", "h");
     volume["metadata"]["annotations"] = json!({"pv.kubernetes.io/provisioned-by": DRIVER});
     volume["spec"]["claimRef"] = Value::Null;
     simulation.create(&volume);
@@ -226,8 +221,7 @@ async fn a_volume_that_was_provisioned_for_an_earlier_claim_is_not_compared() {
     let shadow = simulation.start_shadow(&[]);
     simulation.create_claim("data");
     sleep(Duration::from_secs(5)).await;
-    let named = json!({"spec": {"volumeName": "pvc-mine"}});
-    simulation.api.merge("PersistentVolumeClaim", "sc", "data", &named).unwrap();
+    simulation.bind("data", "pvc-mine");
     sleep(Duration::from_secs(5)).await;
     for subject in ["volume", "served_there"] {
         assert_eq!(results(&shadow, subject, "same") + others(&shadow, subject), 0, "{subject}");
@@ -238,7 +232,7 @@ async fn a_volume_that_was_provisioned_for_an_earlier_claim_is_not_compared() {
 async fn a_volume_of_another_driver_that_the_other_deletes_is_documented() {
     let simulation = Simulation::new(13);
     let shadow = simulation.start_shadow(&[]);
-    let mut volume = support::simulation::foreign_volume("odd", "odd", "h");
+    let mut volume = foreign_volume("odd", "odd", "h");
     volume["metadata"]["annotations"] = json!({"pv.kubernetes.io/provisioned-by": DRIVER});
     volume["spec"]["csi"]["driver"] = json!("other.example.com");
     simulation.create(&volume);
@@ -258,7 +252,7 @@ async fn a_claim_that_is_deleted_before_it_is_served_is_documented() {
     simulation.delete_claim("data");
     let shadow = simulation.start_shadow(&[]);
     sleep(Duration::from_secs(1)).await;
-    let mut volume = support::simulation::foreign_volume(&uid, &uid, "h");
+    let mut volume = foreign_volume(&uid, &uid, "h");
     volume["metadata"]["annotations"] = json!({"pv.kubernetes.io/provisioned-by": DRIVER});
     simulation.create(&volume);
     simulation

@@ -102,8 +102,7 @@ async fn clones_of_a_source_that_takes_no_finalizer_do_not_hold_up_others() {
             simulation.faults().add(rule);
         }
     }
-    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}});
-    simulation.api.create(&namespace).unwrap();
+    simulation.api.namespace("other");
     simulation.start();
     sleep(Duration::from_secs(1)).await;
     for number in 0..1000 {
@@ -278,27 +277,14 @@ async fn a_forged_record_gives_nobody_the_data_of_another() {
     }
 }
 
-/// A grant of the namespace `other` for claims of the usual one.
-fn grant() -> Value {
-    json!({
-        "apiVersion": "gateway.networking.k8s.io/v1beta1", "kind": "ReferenceGrant",
-        "metadata": {"name": "grant", "namespace": "other"},
-        "spec": {
-            "from": [{"group": "", "kind": "PersistentVolumeClaim", "namespace": sources::NAMESPACE}],
-            "to": [{"group": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot"}],
-        },
-    })
-}
-
 /// A permission that was taken back counts at once; once the claim is deleted the call that was begun
 /// with it is followed to its end, and what it brings is removed and never saved.
 #[tokio::test(start_paused = true)]
 async fn a_lost_grant_stops_a_claim_and_loses_no_volume() {
     let simulation = cluster();
-    let other = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}});
-    simulation.api.create(&other).unwrap();
+    simulation.api.namespace("other");
     sources::create_snapshot_in(&simulation, "other", "snap");
-    simulation.api.create(&grant()).unwrap();
+    simulation.api.create(&sources::grant(sources::NAMESPACE, "other")).unwrap();
     simulation.script(json!({"create_volume": [{"error": {"code": "ABORTED"}, "creates": true}]}));
     simulation.start_with(&[CROSS_NAMESPACE]);
     let reference = json!({"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "snap", "namespace": "other"});

@@ -138,8 +138,7 @@ async fn a_claim_that_was_bound_since_it_was_listed_is_not_asked_for() {
     let uid = simulation.create_claim("a-first");
     simulation.start();
     sleep(SLOW + Duration::from_secs(2)).await;
-    let bound = json!({"spec": {"volumeName": format!("pvc-{uid}")}});
-    simulation.api.merge("PersistentVolumeClaim", "sc", "a-first", &bound).unwrap();
+    simulation.bind("a-first", &format!("pvc-{uid}"));
     sleep(6 * SLOW).await;
     assert_eq!(simulation.calls("CreateVolume"), 0);
     assert_eq!(simulation.api_requests("get", "persistentvolumeclaims"), 1);

@@ -24,10 +24,7 @@ async fn after_a_slow_secret_the_volume_is_looked_at_again() {
     sleep(Duration::from_secs(1)).await;
     simulation.phase("pv", "Released");
     sleep(Duration::from_secs(1)).await; // its secret is asked for
-    let retain = json!({"spec": {"persistentVolumeReclaimPolicy": "Retain"}});
-    simulation.unwatched(|s| {
-        s.api.merge("PersistentVolume", "", "pv", &retain).unwrap();
-    });
+    simulation.unwatched(|s| s.retain("pv"));
     sleep(Duration::from_secs(600)).await;
     assert_eq!(simulation.calls("DeleteVolume"), 0);
     assert!(exists(&simulation, "pv"));
@@ -45,8 +42,7 @@ async fn what_was_looked_at_before_a_standstill_is_looked_at_again() {
     simulation.phase("pv", "Released");
     sleep(Duration::from_millis(500)).await; // it is looked at
     process.suspend(Duration::from_secs(60));
-    let retain = json!({"spec": {"persistentVolumeReclaimPolicy": "Retain"}});
-    simulation.api.merge("PersistentVolume", "", "pv", &retain).unwrap();
+    simulation.retain("pv");
     sleep(Duration::from_secs(600)).await;
     assert_eq!(simulation.calls("DeleteVolume"), 0);
     assert!(exists(&simulation, "pv"));
@@ -112,15 +108,10 @@ async fn an_answer_that_takes_too_long_holds_nobody_else_up() {
 #[tokio::test(start_paused = true)]
 async fn an_event_that_was_held_up_is_not_believed() {
     let replaced = |s: &Simulation| {
-        let bare = json!({"metadata": {"finalizers": []}});
-        s.api.merge("PersistentVolume", "", "pv", &bare).unwrap();
-        s.api.delete("PersistentVolume", "", "pv").unwrap();
+        s.force_delete("pv");
         s.api.create(&volume("pv", "h")).unwrap();
     };
-    let retained = |s: &Simulation| {
-        let retain = json!({"spec": {"persistentVolumeReclaimPolicy": "Retain"}});
-        s.api.merge("PersistentVolume", "", "pv", &retain).unwrap();
-    };
+    let retained = |s: &Simulation| s.retain("pv");
     for happens in [retained as fn(&Simulation), replaced] {
         let simulation = Simulation::new(1);
         simulation.api.create(&volume("pv", "h")).unwrap();

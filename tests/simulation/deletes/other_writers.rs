@@ -15,8 +15,7 @@ async fn another_finalizer_keeps_its_place_and_only_ours_goes() {
     sleep(Duration::from_secs(10)).await;
     let left = simulation.volumes().remove(0)["metadata"]["finalizers"].clone();
     assert_eq!(left, json!([OTHERS, "kubernetes.io/pv-protection"]));
-    let none = json!({"metadata": {"finalizers": null}});
-    simulation.api.merge("PersistentVolume", "", "pv", &none).unwrap();
+    simulation.strip("pv");
     simulation.until("it is gone", |s| s.volumes().is_empty()).await;
     assert_eq!(simulation.calls("DeleteVolume"), 1);
 }
@@ -31,8 +30,7 @@ async fn kept_whose_patch_is_late() -> Simulation {
     simulation.api.create(&volume("pv", "h")).unwrap();
     simulation.phase("pv", "Released");
     let late = Effect::Delay(Duration::from_secs(5));
-    let retain = json!({"spec": {"persistentVolumeReclaimPolicy": "Retain"}});
-    simulation.api.merge("PersistentVolume", "", "pv", &retain).unwrap();
+    simulation.retain("pv");
     simulation.faults().add(Rule::on("patch", "persistentvolumes", late).times(1));
     simulation.start();
     sleep(Duration::from_secs(1)).await; // the patch is on its way
@@ -68,9 +66,7 @@ async fn a_view_that_is_out_of_date_in_other_things_costs_a_look() {
 async fn one_that_is_gone_or_another_by_then_is_left_alone() {
     for successor in [false, true] {
         let simulation = kept_whose_patch_is_late().await;
-        let bare = json!({"metadata": {"finalizers": null}});
-        simulation.api.merge("PersistentVolume", "", "pv", &bare).unwrap();
-        simulation.api.delete("PersistentVolume", "", "pv").unwrap();
+        simulation.force_delete("pv");
         if successor {
             simulation.api.create(&volume("pv", "other")).unwrap();
         }

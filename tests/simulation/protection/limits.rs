@@ -4,7 +4,10 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use support::simulation::{Process, claim};
+use support::{
+    simulation::{Process, claim},
+    sources,
+};
 use tokio::time::sleep;
 
 use super::{CLONE, Cluster, MINUTE, RESTORE};
@@ -40,12 +43,9 @@ fn named_from(namespace: &str) -> Cluster {
 
 /// Lets claims of the namespace `other` use all snapshots and claims.
 fn grant(cluster: &Cluster) {
-    let grant = json!({
-        "apiVersion": "gateway.networking.k8s.io/v1beta1", "kind": "ReferenceGrant",
-        "metadata": {"name": "grant", "namespace": "sc"},
-        "spec": {"from": [{"group": "", "kind": "PersistentVolumeClaim", "namespace": "other"}],
-                 "to": SOURCES.map(|(kind, _, group, _)| json!({"group": group, "kind": kind}))},
-    });
+    let mut grant = sources::grant("other", "sc");
+    grant["spec"]["to"] =
+        SOURCES.map(|(kind, _, group, _)| json!({"group": group, "kind": kind})).into();
     cluster.simulation.api.create(&grant).unwrap();
 }
 

@@ -32,7 +32,10 @@ use tokio::time::{Instant, sleep};
 
 use self::process::{Launch, Program};
 pub use self::{
-    objects::{attachment, claim, class, csi_node, foreign_volume, node, secret, with_secret},
+    objects::{
+        attachment, claim, class, csi_node, foreign_volume, node, provisioned_volume, secret,
+        with_secret,
+    },
     process::Process,
 };
 use crate::connector::connector;

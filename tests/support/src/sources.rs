@@ -110,3 +110,13 @@ pub fn bind_origin(simulation: &Simulation, name: &str, uid: &str) {
     simulation.api.merge(kind, NAMESPACE, name, &spec).unwrap();
     simulation.api.merge(kind, NAMESPACE, name, &json!({"status": {"phase": "Bound"}})).unwrap();
 }
+
+/// The ReferenceGrant `grant`: claims of the namespace `from` may be made from snapshots of the namespace `of`.
+pub fn grant(from: &str, of: &str) -> Value {
+    json!({
+        "apiVersion": "gateway.networking.k8s.io/v1beta1", "kind": "ReferenceGrant",
+        "metadata": {"name": "grant", "namespace": of},
+        "spec": {"from": [{"group": "", "kind": "PersistentVolumeClaim", "namespace": from}],
+                 "to": [{"group": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot"}]},
+    })
+}

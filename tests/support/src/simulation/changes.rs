@@ -87,12 +87,33 @@ impl Simulation {
         self.api.merge("PersistentVolume", "", name, &status).unwrap();
     }
 
+    /// Sets a PersistentVolume's reclaim policy to Retain.
+    pub fn retain(&self, name: &str) {
+        let retain = json!({"spec": {"persistentVolumeReclaimPolicy": "Retain"}});
+        self.api.merge("PersistentVolume", "", name, &retain).unwrap();
+    }
+
+    /// Writes the name of a PersistentVolume into a claim's specification, as the cluster does.
+    pub fn bind(&self, claim: &str, volume: &str) {
+        let bound = json!({"spec": {"volumeName": volume}});
+        self.api.merge("PersistentVolumeClaim", "sc", claim, &bound).unwrap();
+    }
+
+    /// Takes all finalizers off a PersistentVolume.
+    pub fn strip(&self, name: &str) {
+        let bare = json!({"metadata": {"finalizers": null}});
+        self.api.merge("PersistentVolume", "", name, &bare).unwrap();
+    }
+
     /// Deletes the claim's PersistentVolume without regard to its finalizers.
     pub fn force_delete_volume(&self, uid: &str) {
-        let name = format!("pvc-{uid}");
-        let bare = json!({"metadata": {"finalizers": null}});
-        self.api.merge("PersistentVolume", "", &name, &bare).unwrap();
-        self.api.delete("PersistentVolume", "", &name).unwrap();
+        self.force_delete(&format!("pvc-{uid}"));
+    }
+
+    /// Deletes a PersistentVolume without regard to its finalizers.
+    pub fn force_delete(&self, name: &str) {
+        self.strip(name);
+        self.api.delete("PersistentVolume", "", name).unwrap();
     }
 
     /// Makes a change that no watch of PersistentVolumes delivers, only the next list.

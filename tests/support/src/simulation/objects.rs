@@ -71,3 +71,13 @@ pub fn foreign_volume(uid: &str, owner: &str, handle: &str) -> Value {
         },
     })
 }
+
+/// A PersistentVolume that the driver's provisioner has made, for a claim that is gone.
+pub fn provisioned_volume(name: &str, handle: &str) -> Value {
+    let owner = format!("claim-of-{name}");
+    let mut volume = foreign_volume("", &owner, handle);
+    volume["metadata"] =
+        json!({"name": name, "annotations": {"pv.kubernetes.io/provisioned-by": DRIVER}});
+    volume["spec"]["claimRef"]["name"] = json!("gone");
+    volume
+}
