@@ -8,7 +8,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod allocations;
-mod capacity;
 mod objects;
 
 use std::{alloc::System, env};
@@ -36,9 +35,8 @@ fn asked() -> usize {
 type Measurement = (&'static str, fn() -> LocalBoxFuture<'static, ()>);
 
 /// All; the last one begins to log.
-const ALL: [Measurement; 3] = [
+const ALL: [Measurement; 2] = [
     ("objects", || objects::memory_follows_the_work_and_not_the_cluster().boxed_local()),
-    ("capacity", || capacity::two_hundred_objects_are_published_within_two_polls().boxed_local()),
     ("allocations", || {
         allocations::a_claim_a_line_and_an_event_ask_for_little_memory().boxed_local()
     }),
