@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{AppError, Base, Program};
 use crate::{
-    kube::events::{ObjectReference, Severity},
+    kube::events::{Severity, Subject},
     leader,
     leader::{CandidateIdentity, ElectionSettings, Loss},
 };
@@ -161,7 +161,7 @@ impl Program<'_> {
             if let Some(lease) = lease {
                 let what = if leads { "became leader" } else { "stopped leading" };
                 let message = format!("{identity} {what}");
-                recorder.event(reference(lease), Severity::Normal, "LeaderElection", message);
+                recorder.event(subject(lease), Severity::Normal, "LeaderElection", message);
             }
         };
         let deps = leader::ElectionDeps {
@@ -199,15 +199,15 @@ impl Base<'_> {
 }
 
 /// The reference to the Lease in its events.
-pub(super) fn reference(lease: &Lease) -> ObjectReference {
-    let ObjectMeta { namespace, name, uid, resource_version, .. } = lease.metadata.clone();
-    ObjectReference {
-        kind: Some("Lease".to_owned()),
-        api_version: Some("coordination.k8s.io/v1".to_owned()),
-        namespace,
-        name,
-        uid,
-        resource_version,
-        ..ObjectReference::default()
+pub(super) fn subject(lease: &Lease) -> Subject {
+    let text = |field: &Option<String>| field.clone().unwrap_or_default();
+    let ObjectMeta { namespace, name, uid, resource_version, .. } = &lease.metadata;
+    Subject {
+        kind: "Lease".into(),
+        api_version: "coordination.k8s.io/v1".into(),
+        namespace: text(namespace),
+        name: text(name),
+        uid: text(uid),
+        resource_version: text(resource_version),
     }
 }

@@ -76,8 +76,8 @@ impl Program<'_> {
         };
         let events = self.recorder.for_component(self.base.driver.name());
         for permission in missing {
-            let lease = election::reference(&lease);
-            events.event(lease, Severity::Warning, "MissingPermissions", permission.to_string());
+            let subject = election::subject(&lease);
+            events.event(subject, Severity::Warning, "MissingPermissions", permission.to_string());
         }
     }
 }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::kube::{
-    events::{ComponentRecorder, ObjectReference, Severity},
+    events::{ComponentRecorder, Severity, Subject},
     objects::{Claim, View, Volume},
 };
 
@@ -31,18 +31,18 @@ impl Events {
             "External provisioner is provisioning volume for claim \"{}\"",
             claim_key(claim)
         );
-        self.0.event(reference(claim), Severity::Normal, "Provisioning", text);
+        self.0.event(subject(claim), Severity::Normal, "Provisioning", text);
     }
 
     /// The claim's data source is of a kind that an external populator handles.
     pub fn left_to_populator(&self, claim: &Claim) {
         let text = "Assuming an external populator will provision the volume";
-        self.0.event(reference(claim), Severity::Normal, "Provisioning", text);
+        self.0.event(subject(claim), Severity::Normal, "Provisioning", text);
     }
 
     /// An attempt failed, or could not start, for this reason.
     pub fn failed(&self, claim: &Claim, why: &str) {
-        self.0.event(reference(claim), Severity::Warning, "ProvisioningFailed", why);
+        self.0.event(subject(claim), Severity::Warning, "ProvisioningFailed", why);
     }
 
     /// A call is still open, for this reason.
@@ -51,31 +51,31 @@ impl Events {
             "Still provisioning volume for claim \"{}\": {why}; it is asked again until it is done",
             claim_key(claim)
         );
-        self.0.event(reference(claim), Severity::Normal, "Provisioning", text);
+        self.0.event(subject(claim), Severity::Normal, "Provisioning", text);
     }
 
     /// Provisioning is blocked by something that further calls do not change. As no event follows until
     /// that changes, this one is exempt from the limit of events per object.
     pub fn blocked(&self, claim: &Claim, why: &str) {
-        self.0.final_event(reference(claim), Severity::Warning, "ProvisioningFailed", why);
+        self.0.final_event(subject(claim), Severity::Warning, "ProvisioningFailed", why);
     }
 
     /// The claim's PersistentVolume is saved. As the claim's last event it is exempt from the limit of
     /// events per object.
     pub fn provisioned(&self, claim: &Claim, volume: &str) {
         let text = ["Successfully provisioned volume ", volume].concat();
-        self.0.final_event(reference(claim), Severity::Normal, "ProvisioningSucceeded", text);
+        self.0.final_event(subject(claim), Severity::Normal, "ProvisioningSucceeded", text);
     }
 
     /// Deleting the volume failed for this reason.
     pub fn failed_delete(&self, volume: &Volume, why: &str) {
-        self.0.event(reference(volume), Severity::Warning, "VolumeFailedDelete", why);
+        self.0.event(subject(volume), Severity::Warning, "VolumeFailedDelete", why);
     }
 
     /// The PersistentVolume was deleted before its claim was bound to it.
     pub fn deleted_before_bound(&self, volume: &Volume) {
         let text = "deleted before its claim was bound to it: the volume stays, and the claim gets another PersistentVolume";
-        self.0.event(reference(volume), Severity::Warning, "DeletedBeforeBound", text);
+        self.0.event(subject(volume), Severity::Warning, "DeletedBeforeBound", text);
     }
 }
 
@@ -85,16 +85,14 @@ pub fn attached(volume: &Volume, node: &str) -> String {
 }
 
 /// The reference to the object in its events.
-fn reference<V: View>(object: &V) -> ObjectReference {
-    let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-    ObjectReference {
-        kind: some(V::KIND),
-        api_version: some(&V::api_version()),
-        namespace: some(object.namespace()),
-        name: some(object.name()),
-        uid: some(object.uid()),
-        resource_version: object.meta().resource_version.clone().map(Into::into),
-        ..ObjectReference::default()
+fn subject<V: View>(object: &V) -> Subject {
+    Subject {
+        kind: V::KIND.into(),
+        api_version: V::api_version(),
+        namespace: object.namespace().to_owned(),
+        name: object.name().to_owned(),
+        uid: object.uid().to_owned(),
+        resource_version: object.meta().resource_version.clone().unwrap_or_default().into(),
     }
 }
 

@@ -6,18 +6,14 @@
 //! delays only events about its own object. An object's final event is not dropped to keep limits.
 
 mod correlate;
-mod digest;
+mod lru_map;
 mod pending;
 mod recorder;
 
-use std::sync::Arc;
+use std::{borrow::Cow, fmt, sync::Arc};
 
 use jiff::Timestamp;
-pub use k8s_openapi::api::core::v1::ObjectReference;
-use k8s_openapi::{
-    api::core::v1 as core,
-    apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
-};
+use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 pub use self::recorder::{ComponentRecorder, Recorder};
@@ -26,6 +22,30 @@ use crate::plain_text::shorten;
 /// The longest message, in bytes; some drivers' statuses have 1,500. The API server keeps hundreds of events per
 /// namespace, and `kubectl describe` prints them all.
 const MAX_MESSAGE: usize = 2048;
+
+/// The object an event is about. Empty fields are not serialized, as in Go.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Subject {
+    /// Its kind, such as `PersistentVolumeClaim`.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub kind: Cow<'static, str>,
+    /// Its API version, such as `v1`.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub api_version: Cow<'static, str>,
+    /// Its namespace; empty for cluster-scoped kinds.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
+    /// Its name.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// Its UID.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub uid: String,
+    /// The object's version at the time of the event.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub resource_version: String,
+}
 
 /// The type of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,13 +76,13 @@ pub(super) enum Importance {
     Final,
 }
 
-/// An event as it waits to be written.
-#[derive(Debug, Clone, PartialEq)]
+/// A core/v1 event.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Event {
     /// Its name.
     pub(super) name: String,
     /// `involvedObject`.
-    pub(super) about: Arc<ObjectReference>,
+    pub(super) about: Arc<Subject>,
     /// `source.component`.
     pub(super) component: Arc<str>,
     /// `reportingComponent`: the component, or empty for combined events, as in client-go.
@@ -82,47 +102,86 @@ pub(super) struct Event {
     /// `lastTimestamp`.
     pub(super) last: Timestamp,
     /// How often it occurred.
-    pub(super) count: i32,
+    pub(super) count: u32,
 }
 
 impl Event {
     /// The event's namespace: that of the object, or `default`.
     pub(super) fn namespace(&self) -> &str {
-        self.about.namespace.as_deref().unwrap_or("default")
+        match self.about.namespace.as_str() {
+            "" => "default",
+            namespace => namespace,
+        }
     }
 
     /// The strategic merge patch that updates an earlier event to this one.
     pub(super) fn to_patch(&self) -> Value {
-        let mut patch = json!({"count": self.count, "lastTimestamp": Time(self.last)});
+        let mut patch = json!({"count": self.count, "lastTimestamp": Seconds(self.last)});
         // client-go computes the patch from an event without a message, so an empty one is not in it.
         if let (false, Some(fields)) = (self.message.is_empty(), patch.as_object_mut()) {
             fields.insert("message".to_owned(), (*self.message).into());
         }
         patch
     }
+}
 
-    /// The object that the API server is to keep.
-    pub(super) fn to_object(&self) -> core::Event {
-        core::Event {
-            metadata: ObjectMeta {
-                name: Some(self.name.clone()),
-                namespace: Some(self.namespace().to_owned()),
-                ..ObjectMeta::default()
-            },
-            involved_object: (*self.about).clone(),
-            reason: Some(self.reason.to_owned()),
-            message: Some(self.message.clone()),
-            source: Some(core::EventSource {
-                component: Some(self.component.to_string()),
-                host: None,
-            }),
-            first_timestamp: Some(Time(self.first)),
-            last_timestamp: Some(Time(self.last)),
-            count: Some(self.count),
-            type_: Some(self.severity.as_str().to_owned()),
-            reporting_component: Some(self.reporting_component.to_string()),
-            ..core::Event::default()
+/// `namespace/name`, or the name alone.
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.namespace.is_empty() {
+            write!(f, "{}/", self.namespace)?;
         }
+        f.write_str(&self.name)
+    }
+}
+
+/// The body of the request that creates the event.
+impl Serialize for Event {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Metadata<'a> {
+            name: &'a str,
+            namespace: &'a str,
+        }
+        #[derive(Serialize)]
+        struct Component<'a> {
+            component: &'a str,
+        }
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Body<'a> {
+            kind: &'static str,
+            api_version: &'static str,
+            metadata: Metadata<'a>,
+            involved_object: &'a Subject,
+            reason: &'a str,
+            message: &'a str,
+            source: Component<'a>,
+            first_timestamp: Seconds,
+            last_timestamp: Seconds,
+            count: u32,
+            r#type: &'static str,
+            event_time: Option<Seconds>,
+            reporting_component: &'a str,
+            reporting_instance: &'static str,
+        }
+        Body {
+            kind: "Event",
+            api_version: "v1",
+            metadata: Metadata { name: &self.name, namespace: self.namespace() },
+            involved_object: &self.about,
+            reason: self.reason,
+            message: &self.message,
+            source: Component { component: &self.component },
+            first_timestamp: Seconds(self.first),
+            last_timestamp: Seconds(self.last),
+            count: self.count,
+            r#type: self.severity.as_str(),
+            event_time: None,
+            reporting_component: &self.reporting_component,
+            reporting_instance: "",
+        }
+        .serialize(serializer)
     }
 }
 
@@ -133,6 +192,21 @@ fn truncated(full_length: usize, mut message: String) -> String {
     }
     message.shrink_to_fit();
     message
+}
+
+/// RFC 3339 in whole seconds, as Kubernetes serializes times.
+struct Seconds(Timestamp);
+
+impl fmt::Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Timestamp::from_second(self.0.as_second()).unwrap_or(self.0).fmt(f)
+    }
+}
+
+impl Serialize for Seconds {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
 }
 
 #[cfg(test)]
@@ -149,14 +223,13 @@ pub(super) mod tests {
         let time = Timestamp::from_second(second).unwrap();
         Event {
             name: format!("{name}.{:x}", time.as_nanosecond()),
-            about: Arc::new(ObjectReference {
-                kind: Some("PersistentVolumeClaim".to_owned()),
-                api_version: Some("v1".to_owned()),
-                namespace: Some("ns".to_owned()),
-                name: Some(name.to_owned()),
-                uid: Some(format!("uid-{name}")),
-                resource_version: Some("7".to_owned()),
-                ..ObjectReference::default()
+            about: Arc::new(Subject {
+                kind: "PersistentVolumeClaim".into(),
+                api_version: "v1".into(),
+                namespace: "ns".to_owned(),
+                name: name.to_owned(),
+                uid: format!("uid-{name}"),
+                resource_version: "7".to_owned(),
             }),
             component: "driver_host_id".into(),
             reporting_component: "driver_host_id".into(),
@@ -175,7 +248,7 @@ pub(super) mod tests {
     fn an_event_is_serialized_as_by_client_go() {
         let event = event("c", "Provisioning", "text", 1_700_000_000);
         assert_eq!(
-            serde_json::to_value(event.to_object()).unwrap(),
+            serde_json::to_value(event).unwrap(),
             json!({
                 "kind": "Event",
                 "apiVersion": "v1",
@@ -195,7 +268,9 @@ pub(super) mod tests {
                 "lastTimestamp": "2023-11-14T22:13:20Z",
                 "count": 1,
                 "type": "Normal",
+                "eventTime": null,
                 "reportingComponent": "driver_host_id",
+                "reportingInstance": "",
             })
         );
     }
@@ -209,5 +284,11 @@ pub(super) mod tests {
         assert_eq!(cut, ["x".repeat(2027), "\u{2026} (cut, 2049 bytes)".into()].concat());
         let odd = of(format!("x{}", "\u{2603}".repeat(1000)));
         assert!((MAX_MESSAGE - 2..=MAX_MESSAGE).contains(&odd.len()), "{odd}");
+    }
+
+    #[test]
+    fn fractions_of_seconds_are_truncated() {
+        let time = Timestamp::from_nanosecond(1_700_000_000_999_999_999).unwrap();
+        assert_eq!(Seconds(time).to_string(), "2023-11-14T22:13:20Z");
     }
 }

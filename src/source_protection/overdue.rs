@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 use super::{Protection, ProtectionDeps, holders::Terminating, source::NamedSource};
 use crate::kube::{
     ApiError,
-    events::{ObjectReference, Severity},
+    events::{Severity, Subject},
 };
 
 /// How long a process must have seen an object being deleted before it gives it up.
@@ -114,19 +114,19 @@ impl Protection {
         );
         let ProtectionDeps { metrics, events, .. } = &self.0.deps;
         metrics.controller.source_released("protection_timeout");
-        events.final_event(reference(source, uid), Severity::Warning, "SourceReleased", why);
+        events.final_event(subject(source, uid), Severity::Warning, "SourceReleased", why);
     }
 }
 
-/// The reference to the source in its event.
-fn reference(source: &NamedSource, uid: &str) -> ObjectReference {
-    ObjectReference {
-        kind: Some(source.kind.name().to_owned()),
-        api_version: Some(source.kind.api_version().to_owned()),
-        namespace: Some(source.namespace.clone()),
-        name: Some(source.name.clone()),
-        uid: Some(uid.to_owned()),
-        ..ObjectReference::default()
+/// The source as the subject of an event.
+fn subject(source: &NamedSource, uid: &str) -> Subject {
+    Subject {
+        kind: source.kind.name().into(),
+        api_version: source.kind.api_version().into(),
+        namespace: source.namespace.clone(),
+        name: source.name.clone(),
+        uid: uid.to_owned(),
+        resource_version: String::new(),
     }
 }
 

@@ -7,21 +7,20 @@
 //! 2. An event equal to an earlier one, including the message, increments its count.
 //! 3. A source may write 25 events about an object and type, and one more every 300 s.
 //!
-//! Each rule has state for 4096 keys. Unlike in client-go, rule 3 does not apply to an
+//! Each rule has state for at least 4096 keys. Unlike in client-go, rule 3 does not apply to an
 //! object's final event, so that success, or what blocks a claim, is visible after many failures.
 
-use std::{num::NonZeroUsize, sync::Arc};
+use std::sync::Arc;
 
 use jiff::Timestamp;
-use lru::LruCache;
 
 use super::{
     Event, Importance,
-    digest::{Digest, digest},
+    lru_map::{Digest, LruMap, digest, digest_of_both},
     truncated,
 };
 
-const CAPACITY: NonZeroUsize = NonZeroUsize::MIN.saturating_add(4095);
+const CAPACITY: usize = 4096;
 const MAX_SIMILAR: usize = 10;
 const SIMILAR_WITHIN_SECONDS: f64 = 600.0;
 const BURST: f64 = 25.0;
@@ -33,17 +32,17 @@ const COMBINED: &str = "(combined from similar events): ";
 /// The state of the rules.
 #[derive(Debug)]
 pub(super) struct Correlator {
-    groups: LruCache<Digest, Group>,
-    written: LruCache<Digest, WrittenEvent>,
-    buckets: LruCache<Digest, TokenBucket>,
+    groups: LruMap<Group>,
+    written: LruMap<WrittenEvent>,
+    buckets: LruMap<TokenBucket>,
 }
 
 impl Default for Correlator {
     fn default() -> Self {
         Self {
-            groups: LruCache::new(CAPACITY),
-            written: LruCache::new(CAPACITY),
-            buckets: LruCache::new(CAPACITY),
+            groups: LruMap::new(CAPACITY),
+            written: LruMap::new(CAPACITY),
+            buckets: LruMap::new(CAPACITY),
         }
     }
 }
@@ -81,7 +80,7 @@ impl Group {
 struct WrittenEvent {
     name: String,
     first: Timestamp,
-    count: i32,
+    count: u32,
 }
 
 /// The number of events that a source may write about an object.
@@ -106,7 +105,7 @@ impl Correlator {
         let (group_key, message) = (group_key(&event), digest(&[&event.message]));
         let is_recent =
             |group: &&mut Group| seconds_between(group.last, now) <= SIMILAR_WITHIN_SECONDS;
-        let combined = if let Some(group) = self.groups.get_mut(&group_key).filter(is_recent) {
+        let combined = if let Some(group) = self.groups.get(group_key).filter(is_recent) {
             group.last = now;
             group.add(message)
         } else {
@@ -123,7 +122,7 @@ impl Correlator {
 
     /// Rule 2: counts the event into the one written under the same key.
     fn count(&mut self, mut event: Event, key: Digest) -> Event {
-        if let Some(written) = self.written.get(&key) {
+        if let Some(written) = self.written.get(key) {
             event.name.clone_from(&written.name);
             event.first = written.first;
             event.count = written.count.saturating_add(1);
@@ -137,7 +136,10 @@ impl Correlator {
     fn allow(&mut self, event: &Event, now: Timestamp) -> bool {
         let key = spam_key(event);
         let full = || TokenBucket { tokens: BURST, refilled: now };
-        let bucket = self.buckets.get_or_insert_mut(key, full);
+        let bucket = match self.buckets.get(key) {
+            Some(bucket) => bucket,
+            None => self.buckets.put(key, full()),
+        };
         let elapsed = seconds_between(bucket.refilled, now).max(0.0);
         bucket.tokens = (bucket.tokens + elapsed / REFILL_SECONDS).min(BURST);
         // Also if the clock was set back: else there would be no more until it has caught up.
@@ -187,11 +189,16 @@ fn spam_key(event: &Event) -> Digest {
 /// The event's component, object, type, and `more`.
 fn key(event: &Event, more: &[&str]) -> Digest {
     let about = &event.about;
-    let fields = [&about.kind, &about.namespace, &about.name, &about.uid, &about.api_version];
-    let mut parts: Vec<&str> = fields.map(|field| field.as_deref().unwrap_or_default()).to_vec();
-    parts.extend([&*event.component, event.severity.as_str()]);
-    parts.extend(more);
-    digest(&parts)
+    let common = [
+        &*event.component,
+        &about.kind,
+        &about.namespace,
+        &about.name,
+        &about.uid,
+        &about.api_version,
+        event.severity.as_str(),
+    ];
+    digest_of_both(&common, more)
 }
 
 #[cfg(test)]
@@ -232,21 +239,21 @@ mod tests {
     #[test]
     fn keys_have_the_fields_of_client_gos_keys() {
         type Change = fn(&mut Event);
-        fn about(event: &mut Event) -> &mut crate::kube::events::ObjectReference {
+        fn about(event: &mut Event) -> &mut crate::kube::events::Subject {
             Arc::make_mut(&mut event.about)
         }
         let table: [(&str, Change, [bool; 3]); 12] = [
             ("component", |e| e.component = "other".into(), [true, true, true]),
-            ("kind", |e| about(e).kind = Some("Other".to_owned()), [true, true, true]),
-            ("namespace", |e| about(e).namespace = Some("other".to_owned()), [true, true, true]),
-            ("object", |e| about(e).name = Some("other".to_owned()), [true, true, true]),
-            ("uid", |e| about(e).uid = Some("other".to_owned()), [true, true, true]),
-            ("API version", |e| about(e).api_version = Some("v2".to_owned()), [true, true, true]),
+            ("kind", |e| about(e).kind = "Other".into(), [true, true, true]),
+            ("namespace", |e| about(e).namespace = "other".into(), [true, true, true]),
+            ("object", |e| about(e).name = "other".into(), [true, true, true]),
+            ("uid", |e| about(e).uid = "other".into(), [true, true, true]),
+            ("API version", |e| about(e).api_version = "v2".into(), [true, true, true]),
             ("type", |e| e.severity = Severity::Warning, [true, true, true]),
             ("reason", |e| e.reason = "Other", [true, true, false]),
             ("message", |e| e.message = "other".to_owned(), [true, false, false]),
             ("reporter", |e| e.reporting_component = "other".into(), [false, true, false]),
-            ("version", |e| about(e).resource_version = Some("8".to_owned()), [false; 3]),
+            ("version", |e| about(e).resource_version = "8".into(), [false; 3]),
             ("name", |e| e.name = "other".to_owned(), [false; 3]),
         ];
         let keys = |event: &Event| [event_key(event), group_key(event), spam_key(event)];

@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use super::{
     Event, Importance,
-    digest::{Digest, digest},
+    lru_map::{Digest, digest},
 };
 use crate::kube::client::MAX_CONCURRENT_WRITES;
 
@@ -40,8 +40,7 @@ impl Pending {
         let has_room = self.waiting() < limit;
         if has_room {
             let about = &event.about;
-            let fields = [&about.kind, &about.namespace, &about.name, &about.uid];
-            let object = digest(&fields.map(|field| field.as_deref().unwrap_or_default()));
+            let object = digest(&[&about.kind, &about.namespace, &about.name, &about.uid]);
             self.events.push_back((object, event));
         }
         has_room

@@ -15,9 +15,9 @@ use tokio::{
 };
 
 use super::{
-    Event, Importance, ObjectReference, Severity,
+    Event, Importance, Severity, Subject,
     correlate::{Correlator, correlate},
-    digest::Digest,
+    lru_map::Digest,
     pending::Pending,
     truncated,
 };
@@ -146,7 +146,7 @@ impl ComponentRecorder {
     /// Records an event that may be dropped when there are many.
     pub fn event(
         &self,
-        about: ObjectReference,
+        about: Subject,
         severity: Severity,
         reason: &'static str,
         message: impl Into<String>,
@@ -159,7 +159,7 @@ impl ComponentRecorder {
     /// record few of them.
     pub fn final_event(
         &self,
-        about: ObjectReference,
+        about: Subject,
         severity: Severity,
         reason: &'static str,
         message: impl Into<String>,
@@ -169,7 +169,7 @@ impl ComponentRecorder {
 
     fn record(
         &self,
-        about: ObjectReference,
+        about: Subject,
         severity: Severity,
         importance: Importance,
         reason: &'static str,
@@ -178,10 +178,10 @@ impl ComponentRecorder {
         macro_rules! log {
             ($level:ident) => {
                 tracing::$level!(
-                    object = object_key(&about),
+                    object = %about,
                     fieldPath = "",
-                    kind = about.kind,
-                    apiVersion = about.api_version,
+                    kind = &*about.kind,
+                    apiVersion = &*about.api_version,
                     r#type = severity.as_str(),
                     reason,
                     event_message = message,
@@ -197,7 +197,7 @@ impl ComponentRecorder {
         let shared = &self.recorder.0;
         let now = shared.clock.wall();
         shared.push(Event {
-            name: shared.event_name(about.name.as_deref().unwrap_or_default(), now),
+            name: shared.event_name(&about.name, now),
             about: Arc::new(about),
             component: Arc::clone(&self.component),
             reporting_component: Arc::clone(&self.component),
@@ -332,12 +332,6 @@ impl Shared {
     }
 }
 
-/// `namespace/name`, or the name alone.
-fn object_key(about: &ObjectReference) -> String {
-    let parts = [&about.namespace, &about.name];
-    parts.into_iter().flatten().map(String::as_str).collect::<Vec<_>>().join("/")
-}
-
 /// How many events may be written at once beside writes of objects, by the number of events that wait.
 fn max_writes_beside_objects(waiting: usize) -> usize {
     let ramp = GIVE_WAY_UP_TO / 4;
@@ -355,7 +349,7 @@ async fn write_once(lane: &EventLane, event: &Event) -> Result<(), ApiError> {
             answer => return answer.map(drop),
         }
     }
-    lane.client.create_unread::<objects::Event>(Some(event.namespace()), &event.to_object()).await
+    lane.client.create_unread::<objects::Event>(Some(event.namespace()), event).await
 }
 
 /// Why an event is dropped after its last attempt failed with `error`; none if it was written after all.

@@ -70,15 +70,8 @@ fn an_event_names_the_object() {
         (SourceKind::Claim, "PersistentVolumeClaim", "v1"),
         (SourceKind::Snapshot, "VolumeSnapshot", "snapshot.storage.k8s.io/v1"),
     ] {
-        let reference = reference(&NamedSource { kind, ..source("a") }, "u");
-        let expected = ObjectReference {
-            kind: Some(name.to_owned()),
-            api_version: Some(version.to_owned()),
-            namespace: Some("ns".to_owned()),
-            name: Some("a".to_owned()),
-            uid: Some("u".to_owned()),
-            ..ObjectReference::default()
-        };
-        assert_eq!(reference, expected);
+        let subject = subject(&NamedSource { kind, ..source("a") }, "u");
+        assert_eq!((&*subject.kind, &*subject.api_version), (name, version));
+        assert_eq!((subject.to_string(), subject.uid), ("ns/a".to_owned(), "u".to_owned()));
     }
 }

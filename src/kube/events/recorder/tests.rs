@@ -40,12 +40,8 @@ fn start_on(lane: EventLane) -> (Recorder, Metrics) {
 
 /// Records an event about this claim.
 fn record(recorder: &Recorder, name: &str, message: &str) {
-    let claim = ObjectReference {
-        kind: Some("PersistentVolumeClaim".to_owned()),
-        namespace: Some("ns".to_owned()),
-        name: Some(name.to_owned()),
-        ..ObjectReference::default()
-    };
+    let kind = "PersistentVolumeClaim".into();
+    let claim = Subject { kind, namespace: "ns".into(), name: name.into(), ..Subject::default() };
     recorder.for_component("driver").event(claim, Severity::Normal, "Reason", message);
 }
 
