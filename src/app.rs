@@ -131,12 +131,12 @@ impl<'a> Program<'a> {
             // Nothing is in progress yet.
             () = stop.cancelled() => return Ok(()),
         };
-        let work = async {
+        let work = Box::pin(async {
             let outcome = program.work_with_driver(stop).await;
             // Starts nothing new, whatever the outcome.
             program.base.gate.retire();
             program.drain_events(outcome).await
-        };
+        });
         program.servers().await?.serve_beside(work, tasks).await
     }
 

@@ -169,11 +169,12 @@ mod tests {
         attachments.blocking_node(volume).unwrap()
     }
 
+    type Reported = Arc<Mutex<Vec<String>>>;
+
     /// Attachments after a list without any, their handler, and the volumes that it reports.
-    fn listed()
-    -> (Attachments, impl FnMut(InformerEvent<VolumeAttachment>), Arc<Mutex<Vec<String>>>) {
+    fn listed() -> (Attachments, impl FnMut(InformerEvent<VolumeAttachment>), Reported) {
         let attachments = Attachments::default();
-        let reported: Arc<Mutex<Vec<String>>> = Arc::default();
+        let reported = Reported::default();
         let record = Arc::clone(&reported);
         let mut handler = attachments.event_handler(move |volume| record.lock().push(volume));
         handler(InformerEvent::InitDone(Listed::default()));
