@@ -193,7 +193,7 @@ impl<P: Provisioner> Controller<P> {
         // A kubelet can change its objects as often as a user can change a claim.
         let changes = Mutex::new(Changes::default());
         move |object| {
-            for uid in dependencies.waiting_for(object) {
+            for (uid, _) in dependencies.waiting_for(object) {
                 changes.lock().queue(&queues.claims, uid);
             }
         }

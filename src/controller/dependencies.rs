@@ -96,7 +96,7 @@ struct Wait {
     /// The claim's namespace.
     namespace: String,
     since: Instant,
-    /// When a change that a user can make last woke the claim.
+    /// When a change that a user can make woke the claim last, or wakes it next.
     woken: Option<Instant>,
 }
 
@@ -137,24 +137,28 @@ impl DependencyIndex {
         self.0.lock().claims.get(uid).is_some_and(|wait| wait.since.elapsed() >= time)
     }
 
-    /// Returns the claims that wait for this object. If users can change the object, those of other namespaces
-    /// are left out, and those that such a change woke not long ago.
-    pub fn waiting_for(&self, object: &Dependency) -> Vec<Key> {
+    /// Returns the claims that wait for this object, and after which time to try them. If users can change the
+    /// object, claims of other namespaces are left out, and those that such a change woke not long ago come later:
+    /// kube-controller-manager binds a claim by two writes, and the second one says that it is bound.
+    pub fn waiting_for(&self, object: &Dependency) -> Vec<(Key, Duration)> {
         let Waiting { claims, namespaces } = &mut *self.0.lock();
         let is_trusted = object.wakes_at_once();
-        let wakes = |wait: &mut Wait| {
+        let awaits = |wait: &Wait| {
             let is_reached = is_trusted || object.namespace.as_ref() == Some(&wait.namespace);
-            let awaits = || wait.objects.iter().any(|it| it.covers(object));
-            is_reached && awaits() && (is_trusted || wait.may_wake_now(namespaces))
+            is_reached && wait.objects.iter().any(|it| it.covers(object))
         };
-        let woken = claims.iter_mut().filter_map(|(uid, wait)| wakes(wait).then(|| uid.clone()));
-        woken.collect()
+        let awaiting = claims.iter_mut().filter(|(_, wait)| awaits(wait));
+        let delay = |wait: &mut Wait| match is_trusted {
+            true => Duration::ZERO,
+            false => wait.until_wake(namespaces),
+        };
+        awaiting.map(|(uid, wait)| (uid.clone(), delay(wait))).collect()
     }
 
     /// Returns the claims that wait for the claim that `event` adds or changes, as
     /// [`DependencyIndex::waiting_for`]. A claim in a list wakes nothing: to look at all claims for each claim
     /// of a large list takes long, and their next attempt is not far.
-    pub(super) fn waiting_for_claim(&self, event: &InformerEvent<Claim>) -> Vec<Key> {
+    pub(super) fn waiting_for_claim(&self, event: &InformerEvent<Claim>) -> Vec<(Key, Duration)> {
         let InformerEvent::Apply(claim) = event else { return Vec::new() };
         // Usually no claim of its namespace waits. A user with thousands that wait pays for a look at them.
         if !self.0.lock().namespaces.contains_key(claim.namespace()) {
@@ -196,15 +200,17 @@ impl Wait {
         NAMESPACE_INTERVAL.saturating_mul(count)
     }
 
-    /// Whether a change that a user of the namespace can make wakes the claim now; notes that it does.
-    fn may_wake_now(&mut self, namespaces: &BTreeMap<String, u32>) -> bool {
+    /// After which time a change that a user of the namespace can make wakes the claim; notes that it does then.
+    fn until_wake(&mut self, namespaces: &BTreeMap<String, u32>) -> Duration {
         let now = Instant::now();
         let least = self.share(namespaces).max(YOUNG_POLL);
-        let is_due = self.woken.is_none_or(|woken| now >= woken + least);
-        if is_due {
-            self.woken = Some(now);
-        }
-        is_due
+        let next = match self.woken {
+            Some(next) if next > now => next,
+            Some(last) => now.max(last + least),
+            None => now,
+        };
+        self.woken = Some(next);
+        next - now
     }
 }
 
@@ -223,6 +229,11 @@ mod tests {
         Dependency::object::<Claim>(Some("ns"), "source")
     }
 
+    fn woken_at_once(index: &DependencyIndex, object: &Dependency) -> Vec<Key> {
+        let woken = index.waiting_for(object);
+        woken.into_iter().filter(|(_, delay)| delay.is_zero()).map(|(uid, _)| uid).collect()
+    }
+
     fn claims(names: &[&str]) -> Vec<Key> {
         names.iter().copied().map(Key::from).collect()
     }
@@ -234,12 +245,13 @@ mod tests {
         let node = Dependency::object::<Node>(None, "node");
         index.wait(&a, "ns", &[node.clone(), secret("s")]);
         index.wait(&b, "ns", &[Dependency::any::<Node>()]);
-        assert_eq!(index.waiting_for(&node), claims(&["a", "b"]));
-        assert_eq!(index.waiting_for(&Dependency::object::<Node>(None, "other")), claims(&["b"]));
+        assert_eq!(woken_at_once(&index, &node), claims(&["a", "b"]));
+        let other = Dependency::object::<Node>(None, "other");
+        assert_eq!(woken_at_once(&index, &other), claims(&["b"]));
         let counts = index.count_by_resource();
         assert_eq!(counts.values().sum::<usize>(), 3, "{counts:?}");
         index.wait(&a, "ns", &[secret("s")]);
-        assert_eq!(index.waiting_for(&node), claims(&["b"]));
+        assert_eq!(woken_at_once(&index, &node), claims(&["b"]));
         index.forget(&a);
         index.wait(&b, "ns", &[]);
         assert!(index.waiting_for(&node).is_empty() && index.count_by_resource().is_empty());
@@ -265,18 +277,38 @@ mod tests {
         for number in 0..1000 {
             index.wait(&number.to_string().into(), "ns", &[source()]);
         }
-        let mut woken = 0;
+        let (mut woken, mut scheduled) = (0, BTreeMap::<Key, Instant>::new());
         // 50 changes a second for 300 seconds.
         for _ in 0..15_000 {
-            let now = index.waiting_for(&source());
-            woken += now.len();
-            for item in now {
-                // Its attempt fails, and it waits again.
-                index.wait(&item, "ns", &[source()]);
+            let now = Instant::now();
+            for (uid, delay) in index.waiting_for(&source()) {
+                scheduled.entry(uid).or_insert(now + delay);
             }
+            scheduled.retain(|uid, due| {
+                let is_due = *due <= now;
+                if is_due {
+                    // Its attempt fails, and it waits again.
+                    woken += 1;
+                    index.wait(uid, "ns", &[source()]);
+                }
+                !is_due
+            });
             advance(Duration::from_millis(20)).await;
         }
         assert_eq!(woken, 3000, "each of them once in 100 seconds");
+    }
+
+    /// The first of two changes has not brought what the claim waits for.
+    #[tokio::test(start_paused = true)]
+    async fn a_change_soon_after_another_wakes_the_claim_later() {
+        let (index, own) = (DependencyIndex::default(), Key::from("own"));
+        index.wait(&own, "ns", &[source()]);
+        assert_eq!(index.waiting_for(&source()), [(own.clone(), Duration::ZERO)]);
+        advance(Duration::from_secs(1)).await;
+        for _ in 0..2 {
+            let delay = YOUNG_POLL.saturating_sub(Duration::from_secs(1));
+            assert_eq!(index.waiting_for(&source()), [(own.clone(), delay)]);
+        }
     }
 
     #[tokio::test(start_paused = true)]
@@ -284,6 +316,6 @@ mod tests {
         let index = DependencyIndex::default();
         index.wait(&"own".into(), "ns", &[source()]);
         index.wait(&"others".into(), "elsewhere", &[source()]);
-        assert_eq!(index.waiting_for(&source()), claims(&["own"]));
+        assert_eq!(index.waiting_for(&source()), [("own".into(), Duration::ZERO)]);
     }
 }

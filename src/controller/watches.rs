@@ -98,7 +98,12 @@ impl<P: Provisioner> Controller<P> {
             // Includes claims that wait for one of another provisioner, to clone it.
             let waiting = dependencies.waiting_for_claim(&event);
             let claims = index.on_event(event);
-            queues.claims.add_all(waiting);
+            for (uid, delay) in waiting {
+                match delay {
+                    Duration::ZERO => queues.claims.add(uid),
+                    delay => queues.claims.add_after(uid, delay),
+                }
+            }
             // A claim whose deletion is missed stops waiting when its back-off ends.
             if let Some(uid) = deleted {
                 dependencies.forget(&uid);
