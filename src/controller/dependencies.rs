@@ -148,9 +148,8 @@ impl DependencyIndex {
             is_reached && wait.objects.iter().any(|it| it.covers(object))
         };
         let awaiting = claims.iter_mut().filter(|(_, wait)| awaits(wait));
-        let delay = |wait: &mut Wait| match is_trusted {
-            true => Duration::ZERO,
-            false => wait.until_wake(namespaces),
+        let delay = |wait: &mut Wait| {
+            if is_trusted { Duration::ZERO } else { wait.until_wake(namespaces) }
         };
         awaiting.map(|(uid, wait)| (uid.clone(), delay(wait))).collect()
     }
@@ -203,10 +202,10 @@ impl Wait {
     /// After which time a change that a user of the namespace can make wakes the claim; notes that it does then.
     fn until_wake(&mut self, namespaces: &BTreeMap<String, u32>) -> Duration {
         let now = Instant::now();
-        let least = self.share(namespaces).max(YOUNG_POLL);
+        let pause = self.share(namespaces).max(YOUNG_POLL);
         let next = match self.woken {
             Some(next) if next > now => next,
-            Some(last) => now.max(last + least),
+            Some(last) => now.max(last + pause),
             None => now,
         };
         self.woken = Some(next);
