@@ -116,7 +116,7 @@ impl Servers {
         Ok(Self(try_join_all(listening).await?))
     }
 
-    /// Serves while `work` runs, and then until open requests have ended, up to [`SHUTDOWN_TIMEOUT`].
+    /// Serves while `work` runs, and then until open requests have ended, up to a second.
     pub async fn serve_beside<T>(self, work: impl Future<Output = T>, tasks: &Tasks) -> T {
         let stop = CancellationToken::new();
         let serve = |server: Server| server.run(tasks.clone(), stop.clone());
