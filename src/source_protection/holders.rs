@@ -245,16 +245,24 @@ impl Holders {
 
     /// This process needs the claim's source no longer. Returns the sources to check now.
     pub(super) fn claim_finished(&mut self, claim: &str) -> BTreeSet<NamedSource> {
+        // A peer may have a call for a claim without one here, also after one: a claim that is given back gets
+        // another node.
+        let is_open = self.call(claim) == Some(Call::Open);
         let mut affected: BTreeSet<NamedSource> = self.drop_call(claim).into_iter().collect();
-        // A peer may have a call for it, also after one here: a claim that is given back gets another node.
-        let needs_no_more = !self.peers;
-        if let Some(entry) = self.claims.get_mut(claim).filter(|_| needs_no_more)
+        let is_known = is_open || !self.peers;
+        if let Some(entry) = self.claims.get_mut(claim).filter(|_| is_known)
             && !std::mem::replace(&mut entry.finished, true)
         {
             affected.extend(entry.names.as_ref().map(|reference| reference.source.clone()));
         }
         affected.retain(|source| self.may_be_due(source));
         affected
+    }
+
+    /// The call that was begun here for the claim.
+    fn call(&self, claim: &str) -> Option<Call> {
+        let source = self.sources_by_claim.get(claim)?;
+        self.held.get(source)?.calls.get(claim).copied()
     }
 
     /// Drops the claim's call; returns its source.

@@ -83,10 +83,6 @@ fn an_existing_finalizer_stays_while_a_claim_names_the_snapshot() {
         holders.on_event(&pending("b", &s));
         assert!(holders.claim_finished("a").is_empty());
         assert_eq!(holders.due(&s), None, "b may have been asked for by another process");
-        if peers {
-            let bound = InformerEvent::Apply(claim("a", &s, "Bound"));
-            assert!(holders.on_event(&bound).is_empty());
-        }
         let bound = InformerEvent::Apply(claim("b", &s, "Bound"));
         assert_eq!(
             names(holders.on_event(&bound)),
