@@ -18,13 +18,19 @@ const GROUP: &str = "snapshot.storage.k8s.io";
 const SOURCES: [(&str, &str, &str, &str); 2] =
     [("VolumeSnapshot", "snap", GROUP, RESTORE), ("PersistentVolumeClaim", "origin", "", CLONE)];
 
+/// A cluster with a snapshot and a claim that can be copied.
+fn with_sources() -> Cluster {
+    let cluster = Cluster::new(1);
+    cluster.add_snapshot("snap");
+    cluster.add_origin("origin");
+    cluster
+}
+
 /// A cluster with a snapshot and a claim that were copied before, which keeps our finalizer on them,
 /// and that are deleted now. Pending claims in `namespace` name them; no provisioner serves those.
 fn named_from(namespace: &str) -> Cluster {
-    let cluster = Cluster::new(1);
+    let cluster = with_sources();
     cluster.simulation.api.namespace("other");
-    cluster.add_snapshot("snap");
-    cluster.add_origin("origin");
     for (kind, name, group, finalizer) in SOURCES {
         let worn = json!({"metadata": {"finalizers": [finalizer]}});
         cluster.simulation.api.merge(kind, "sc", name, &worn).unwrap();
@@ -148,9 +154,7 @@ async fn a_process_that_begins_late_waits_five_minutes_of_its_own() {
 #[tokio::test(start_paused = true)]
 async fn a_source_is_kept_beyond_the_time_out_while_a_call_is_open_for_it() {
     for (kind, name, ..) in SOURCES {
-        let cluster = Cluster::new(1);
-        cluster.add_snapshot("snap");
-        cluster.add_origin("origin");
+        let cluster = with_sources();
         cluster.fail("ABORTED");
         let process = cluster.simulation.start_with(&[SWEEP]);
         let uid = cluster.add_claim("data", kind, name);
@@ -171,9 +175,7 @@ async fn a_source_is_kept_beyond_the_time_out_while_a_call_is_open_for_it() {
 #[tokio::test(start_paused = true)]
 async fn a_volume_of_a_deleted_claim_that_cannot_be_saved_keeps_no_source_beyond_the_time_out() {
     for (kind, name, ..) in SOURCES {
-        let cluster = Cluster::new(1);
-        cluster.add_snapshot("snap");
-        cluster.add_origin("origin");
+        let cluster = with_sources();
         cluster.simulation.refuse("create", "persistentvolumes", 1_000_000);
         cluster.simulation.start_with(&[SWEEP, "--retry-interval-max=1m"]);
         cluster.add_claim("data", kind, name);
@@ -192,9 +194,7 @@ async fn a_volume_of_a_deleted_claim_that_cannot_be_saved_keeps_no_source_beyond
 #[tokio::test(start_paused = true)]
 async fn a_claim_that_the_driver_refuses_keeps_no_source_beyond_the_time_out() {
     for (kind, name, ..) in SOURCES {
-        let cluster = Cluster::new(1);
-        cluster.add_snapshot("snap");
-        cluster.add_origin("origin");
+        let cluster = with_sources();
         cluster.fail("INTERNAL");
         let process = cluster.simulation.start_with(&[SWEEP]);
         cluster.add_claim("data", kind, name);
