@@ -6,7 +6,6 @@
 //! |---|---|
 //! | `watches` | starts the informers, keeps the order of the first lists, feeds indexes and queues |
 //! | `queues` | the three work queues, their keys, and whose those are |
-//! | `workers` | runs the workers of the three queues |
 //! | `resync` | the periodic resync |
 //! | `changes` | how often changes of a claim or of nodes queue it |
 //! | [`claims`] | index, worker, states and records of claims; saves PersistentVolumes |
@@ -51,7 +50,6 @@ mod queues;
 mod resync;
 pub mod volumes;
 mod watches;
-mod workers;
 
 use std::sync::{Arc, atomic::AtomicBool};
 
@@ -61,7 +59,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::{
     changes::Changes,
-    claims::{discard::VolumeLists, index::ClaimIndex, worker::ClaimWorker},
+    claims::{discard::VolumeLists, index::ClaimIndex, save::Saver, worker::ClaimWorker},
     classes::Classes,
     dependencies::{Dependency, DependencyIndex},
     events::Events,
@@ -78,7 +76,11 @@ use crate::{
     nodes::Nodes,
     runtime::{Backoff, Clock, Random, Tasks},
     source_protection::Protection,
+    workqueue::work,
 };
+
+/// The number of PersistentVolumes that are saved concurrently, as in external-provisioner.
+const SAVE_WORKERS: usize = 4;
 
 /// The key of a work queue: the UID of a claim or the name of a PersistentVolume. Clones share the text.
 pub type Key = Arc<str>;
@@ -220,8 +222,13 @@ impl<P: Provisioner> Controller<P> {
             () = self.everything_listed() => {}
             () = self.report_missing_lists() => {}
         }
-        let calls = futures::future::join(self.work_claims(), self.work_volumes());
-        let saving = self.work_unsaved();
+        let Self { deps, claims, volumes, queues, .. } = self;
+        let (workers, tasks) = (deps.settings.workers, &deps.tasks);
+        let calls = futures::future::join(
+            work(&queues.claims, workers, tasks, Arc::clone(claims)),
+            work(&queues.volumes, workers, tasks, Arc::clone(volumes)),
+        );
+        let saving = work(&queues.unsaved, SAVE_WORKERS, tasks, Saver(Arc::clone(claims)));
         tokio::pin!(calls, saving);
         tokio::select! {
             biased;
@@ -229,13 +236,13 @@ impl<P: Provisioner> Controller<P> {
             () = stop.cancelled() => {}
             () = self.resync() => {}
         }
-        self.queues.claims.shut_down();
-        self.queues.volumes.shut_down();
+        queues.claims.shut_down();
+        queues.volumes.shut_down();
         // The volumes of the last calls are still saved, as long as the caller polls this.
         let last_calls = async {
             calls.await;
-            self.claims.save_before_exit().await;
-            self.queues.unsaved.shut_down();
+            claims.save_before_exit().await;
+            queues.unsaved.shut_down();
         };
         futures::future::join(last_calls, saving).await;
     }

@@ -40,8 +40,7 @@
 //!    [`controller::claims::index`], which keeps the claims of this provisioner that need work and says
 //!    which ones to queue.
 //! 2. The claim's UID enters the queue `claims` (`controller::queues`), a [`workqueue`] that is fair among
-//!    classes and namespaces, and one of its workers (`controller::workers`) calls
-//!    [`controller::claims::sync`].
+//!    classes and namespaces, and one of its workers calls [`controller::claims::sync`].
 //! 3. `controller::claims::plan`, a pure function, decides what to do. What must be read live before the
 //!    first call is in `controller::claims::verification`.
 //! 4. [`csi_provisioner`], through the trait [`Provisioner`](controller::provisioner::Provisioner), checks

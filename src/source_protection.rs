@@ -255,9 +255,7 @@ impl Protection {
     }
 
     async fn free_from(&self, queue: &Queue<NamedSource>, workers: usize) {
-        let tasks = &self.0.deps.tasks;
-        let free = |it: Self, source: NamedSource| async move { it.free(&source).await };
-        workqueue::work(queue, workers, tasks, self, free, |_, _| ()).await;
+        workqueue::work(queue, workers, &self.0.deps.tasks, self.clone()).await;
     }
 }
 

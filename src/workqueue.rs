@@ -24,7 +24,7 @@ pub use self::{
     core::Place,
     fair_queue::Flow,
     keyed_mutex::{KeyedMutex, KeyedMutexGuard},
-    work::{Action, work},
+    work::{Action, Worker, work},
 };
 use crate::{
     metrics::{Metrics, QueueMetrics},

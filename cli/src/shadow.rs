@@ -156,7 +156,7 @@ impl Shadow {
             topology.listed().await;
         }
         let Self { queue, tasks, worker, .. } = &self;
-        workqueue::work(queue, WORKERS, tasks, worker, Worker::sync, |_, _| ()).await;
+        workqueue::work(queue, WORKERS, tasks, worker.clone()).await;
     }
 
     /// Forgets what was kept for long enough. Never returns.

@@ -43,7 +43,7 @@ use crate::{
     nodes::Nodes,
     runtime::{Backoff, Random, Tasks},
     workqueue,
-    workqueue::{Action, Queue},
+    workqueue::{Action, Queue, Worker},
 };
 
 /// The binding mode of classes whose capacity the scheduler does not look at.
@@ -194,17 +194,11 @@ impl Publisher {
 
     async fn work_objects(&self) {
         let PublisherDeps { flags, tasks, .. } = &self.0.deps;
-        let sync = |inner: Arc<Inner>, key: Key| async move { inner.sync(&key).await };
-        workqueue::work(&self.0.queue, flags.workers, tasks, &self.0, sync, |_, _| ()).await;
+        workqueue::work(&self.0.queue, flags.workers, tasks, Arc::clone(&self.0)).await;
     }
 
     async fn work_topology(&self) {
-        let update = |inner: Arc<Inner>, ()| async move {
-            inner.update_segments();
-            Action::Done
-        };
-        let tasks = &self.0.deps.tasks;
-        workqueue::work(&self.0.topology, 1, tasks, &self.0, update, |_, ()| ()).await;
+        workqueue::work(&self.0.topology, 1, &self.0.deps.tasks, Arc::clone(&self.0)).await;
     }
 
     /// Recomputes the segments whenever nodes change.
@@ -222,6 +216,30 @@ impl Publisher {
             ticks.tick().await;
             self.0.enqueue_all();
         }
+    }
+}
+
+impl Worker<Key> for Arc<Inner> {
+    async fn sync(&self, key: &Key) -> Action {
+        let outcome = match key {
+            Key::Query(pair) => self.publish(pair).await,
+            Key::Sweep(name) => self.sweep(name).await,
+        };
+        match outcome {
+            Ok(()) => Action::Done,
+            Err(error) => {
+                tracing::warn!(error, %key, "Storage capacity is not up to date; trying again");
+                Action::Retry
+            }
+        }
+    }
+}
+
+/// The nodes have changed.
+impl Worker<()> for Arc<Inner> {
+    async fn sync(&self, (): &()) -> Action {
+        self.update_segments();
+        Action::Done
     }
 }
 
@@ -282,20 +300,6 @@ impl Inner {
             InformerEvent::Unreadable { .. } => Vec::new(),
             InformerEvent::InitDone(listed) => index.on_listed(&listed),
         });
-    }
-
-    async fn sync(&self, key: &Key) -> Action {
-        let outcome = match key {
-            Key::Query(pair) => self.publish(pair).await,
-            Key::Sweep(name) => self.sweep(name).await,
-        };
-        match outcome {
-            Ok(()) => Action::Done,
-            Err(error) => {
-                tracing::warn!(error, %key, "Storage capacity is not up to date; trying again");
-                Action::Retry
-            }
-        }
     }
 
     /// Calls GetCapacity for a pair that is wanted, and updates its object. Fails with the reason, for the log.

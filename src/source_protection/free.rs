@@ -9,19 +9,21 @@ use std::{collections::BTreeSet, sync::Arc};
 use super::{Protection, holders::Due, source::NamedSource};
 use crate::{
     kube::{ApiError, Edited},
-    workqueue::Action,
+    workqueue::{Action, Worker},
 };
 
-impl Protection {
+impl Worker<NamedSource> for Protection {
     /// Removes the source's finalizer, if that is due.
-    pub(super) async fn free(&self, source: &NamedSource) -> Action {
+    async fn sync(&self, source: &NamedSource) -> Action {
         let _lock = self.0.locks.lock(&source.to_string()).await;
         self.free_if_due(source).await.unwrap_or_else(|error| {
             tracing::warn!(%source, %error, "cannot take our finalizer off");
             Action::Retry
         })
     }
+}
 
+impl Protection {
     async fn free_if_due(&self, source: &NamedSource) -> Result<Action, Arc<ApiError>> {
         let due = self.0.holders.lock().due(source);
         match due {

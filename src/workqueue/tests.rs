@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use tokio::time::Instant;
 
 use super::{
-    Action, Place, Queue,
+    Action, Place, Queue, Worker,
     core::{Core, Next},
     fair_queue::Flow,
     work,
@@ -302,26 +302,37 @@ fn start(
     action: fn(u8) -> Option<Action>,
 ) -> (Journal, Journal) {
     let (seen, panics) = (Journal::default(), Journal::default());
-    let (journal, panicked) = (Arc::clone(&seen), Arc::clone(&panics));
-    let began = Instant::now();
-    let handler = move |(), key| {
-        let journal = Arc::clone(&journal);
-        async move {
-            {
-                let mut seen = journal.lock();
-                assert!(seen.running.insert(key), "two pieces for one key");
-                seen.pieces.push((key, began.elapsed().as_secs()));
-            }
-            tokio::time::sleep(took).await;
-            journal.lock().running.remove(&key);
-            action(key).expect("asked to panic")
-        }
-    };
-    let on_panic = move |(): &(), key: &u8| panicked.lock().pieces.push((*key, 0));
+    let (began, journal, panicked) = (Instant::now(), Arc::clone(&seen), Arc::clone(&panics));
+    let worker = Recording { began, took, action, journal, panicked };
     let tasks = tasks();
     let (queue, own) = (queue.clone(), tasks.clone());
-    tasks.spawn("work", async move { work(&queue, limit, &own, &(), handler, on_panic).await });
+    tasks.spawn("work", async move { work(&queue, limit, &own, worker).await });
     (seen, panics)
+}
+
+struct Recording {
+    began: Instant,
+    took: Duration,
+    action: fn(u8) -> Option<Action>,
+    journal: Journal,
+    panicked: Journal,
+}
+
+impl Worker<u8> for Recording {
+    async fn sync(&self, key: &u8) -> Action {
+        {
+            let mut seen = self.journal.lock();
+            assert!(seen.running.insert(*key), "two pieces for one key");
+            seen.pieces.push((*key, self.began.elapsed().as_secs()));
+        }
+        tokio::time::sleep(self.took).await;
+        self.journal.lock().running.remove(key);
+        (self.action)(*key).expect("asked to panic")
+    }
+
+    fn after_panic(&self, key: &u8) {
+        self.panicked.lock().pieces.push((*key, 0));
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -22,35 +22,33 @@ pub enum Action {
     RequeueAfter(Duration),
 }
 
-/// What the workers of a queue share.
-struct Shared<W, K: Ord + Clone, H, P> {
+/// What a queue's keys are processed by.
+pub trait Worker<K>: Send + Sync + 'static {
+    /// Works on `key`. Returns when to do so again.
+    fn sync(&self, key: &K) -> impl Future<Output = Action> + Send;
+
+    /// Work on `key` has panicked.
+    fn after_panic(&self, _key: &K) {}
+}
+
+/// What the tasks of a queue share.
+struct Shared<W, K: Ord + Clone> {
     queue: Queue<K>,
     worker: W,
-    sync: H,
-    on_panic: P,
     /// Held by the one worker that waits for a key, so that a key wakes only one.
     waits: Mutex<()>,
 }
 
-/// Runs `workers` tasks, each of which calls `sync` with a clone of `worker` for one of the queue's keys at a
-/// time. Returns when the queue is shut down and all tasks have ended.
+/// Runs `workers` tasks, each of which processes one of the queue's keys at a time by `worker`. Returns when the
+/// queue is shut down and all tasks have ended.
 ///
-/// If `sync` panics, that is logged and counted, the key is not processed again until it is added, and
-/// `on_panic` is called with it.
-pub async fn work<W, K, F>(
-    queue: &Queue<K>,
-    workers: usize,
-    tasks: &Tasks,
-    worker: &W,
-    sync: impl Fn(W, K) -> F + Send + Sync + 'static,
-    on_panic: impl Fn(&W, &K) + Send + Sync + 'static,
-) where
-    W: Clone + Send + Sync + 'static,
-    K: Ord + Clone + Debug + Send + 'static,
-    F: Future<Output = Action> + Send + 'static,
+/// If work on a key panics, that is logged and counted, the key is not processed again until it is added, and
+/// [`Worker::after_panic`] is called with it.
+pub async fn work<K>(queue: &Queue<K>, workers: usize, tasks: &Tasks, worker: impl Worker<K>)
+where
+    K: Ord + Clone + Debug + Send + Sync + 'static,
 {
-    let (queue, worker) = (queue.clone(), worker.clone());
-    let shared = Arc::new(Shared { queue, worker, sync, on_panic, waits: Mutex::default() });
+    let shared = Arc::new(Shared { queue: queue.clone(), worker, waits: Mutex::default() });
     let (working, mut ended) = mpsc::channel::<Infallible>(1);
     for _ in 0..workers.max(1) {
         let (shared, working) = (Arc::clone(&shared), working.clone());
@@ -65,14 +63,7 @@ pub async fn work<W, K, F>(
     ended.recv().await;
 }
 
-impl<W, K, F, H, P> Shared<W, K, H, P>
-where
-    W: Clone,
-    K: Ord + Clone + Debug + Send + 'static,
-    F: Future<Output = Action> + Send + 'static,
-    H: Fn(W, K) -> F,
-    P: Fn(&W, &K),
-{
+impl<W: Worker<K>, K: Ord + Clone + Debug + Send + Sync + 'static> Shared<W, K> {
     /// Waits for a key; `None` once the queue is shut down.
     async fn take(&self) -> Option<Item<K>> {
         let _waits = self.waits.lock().await;
@@ -81,15 +72,14 @@ where
 
     /// Processes one key and requeues it as its action says.
     async fn process(&self, item: Item<K>) {
-        let key = (*item).clone();
-        let span = tracing::info_span!("work", attempt = item.queue.failures(&key) + 1);
+        let key = &*item;
+        let span = tracing::info_span!("work", attempt = item.queue.failures(key) + 1);
         // Calls `sync` inside, to catch a panic before its future exists. Boxed, as its future is large and
         // each wrapper would move it.
-        let synced = async { (self.sync)(self.worker.clone(), key).boxed().await };
+        let synced = async { self.worker.sync(key).boxed().await };
         match catch_panic(synced.instrument(span)).await {
             Ok(action) => apply(&item, action),
             Err(panic) => {
-                let key = &*item;
                 tracing::error!(
                     queue = item.queue.name(),
                     ?key,
@@ -98,7 +88,7 @@ where
                 );
                 item.queue.0.metrics.panics.inc();
                 item.queue.forget(key);
-                (self.on_panic)(&self.worker, key);
+                self.worker.after_panic(key);
             }
         }
     }

@@ -25,7 +25,7 @@ use csi_provisioner::{
         objects::{Claim, View as _, Volume},
     },
     runtime::Clock,
-    workqueue::Action,
+    workqueue::{self, Action},
 };
 
 use crate::preview::preview;
@@ -48,22 +48,24 @@ pub(super) struct Worker {
     pub(super) metrics: ShadowMetrics,
 }
 
-impl Worker {
+impl workqueue::Worker<String> for Worker {
     /// Looks at the claim of this UID.
-    pub(super) async fn sync(self, uid: String) -> Action {
-        let Some(task) = self.tracker.lock().task(&uid) else { return Action::Done };
+    async fn sync(&self, uid: &String) -> Action {
+        let Some(task) = self.tracker.lock().task(uid) else { return Action::Done };
         let expectation = match &task.expectation {
             Some(known) if is_settled(known, &task) => Arc::clone(known),
             _ => self.expect(&task.claim).await,
         };
         match (&task.volume, &*expectation) {
-            (Some(volume), _) => self.compare(&uid, &task, &expectation, volume).await,
+            (Some(volume), _) => self.compare(uid, &task, &expectation, volume).await,
             (None, Expectation::Provision(_)) => Action::Done,
             (None, Expectation::Refuse(..)) => Action::RequeueAfter(REFUSED_AGAIN),
             (None, Expectation::Unknown(_)) => Action::Retry,
         }
     }
+}
 
+impl Worker {
     /// Finds out what this program would do, and keeps that.
     async fn expect(&self, claim: &Arc<Claim>) -> Arc<Expectation> {
         let expectation = Arc::new(self.expectation(claim).await);

@@ -35,7 +35,7 @@ use crate::{
         objects::{Claim, View as _, Volume},
     },
     metrics::SuspectedLeak,
-    workqueue::Action,
+    workqueue::{Action, Worker},
 };
 
 /// The reclaim policy of volumes that are kept.
@@ -215,21 +215,27 @@ impl ClaimIndex {
     }
 }
 
+/// The worker of the queue of volumes that are not saved.
+pub struct Saver<P>(pub Arc<ClaimWorker<P>>);
+
+impl<P: Provisioner> Worker<Key> for Saver<P> {
+    /// Tries again to save the PersistentVolume of the claim with this UID.
+    async fn sync(&self, uid: &Key) -> Action {
+        let Self(worker) = self;
+        let held = worker.index.hold(uid).await;
+        let Some(known) = held.known() else { return Action::Done };
+        let claim = claim_key(&known.claim);
+        let span = tracing::info_span!("save", %claim, uid = &**uid, pv = known.key());
+        worker.attempt_and_queue(&held).instrument(span).await
+    }
+}
+
 impl<P: Provisioner> ClaimWorker<P> {
     /// Saves the PersistentVolume of the volume that a call has brought; after a failure, the queue does.
     pub(super) async fn save(&self, held: &ClaimGuard) {
         if self.attempt_and_queue(held).await == Action::Retry {
             self.unsaved_queue.add_rate_limited(held.uid().clone());
         }
-    }
-
-    /// Tries again to save the PersistentVolume of the claim with this UID.
-    pub async fn sync_unsaved(&self, uid: &Key) -> Action {
-        let held = self.index.hold(uid).await;
-        let Some(known) = held.known() else { return Action::Done };
-        let claim = claim_key(&known.claim);
-        let span = tracing::info_span!("save", %claim, uid = &**uid, pv = known.key());
-        self.attempt_and_queue(&held).instrument(span).await
     }
 
     /// Tries to save all volumes once more before the process exits. Returns when only volumes are
@@ -247,6 +253,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         }
     }
 
+    /// Tries to save the claim's PersistentVolume.
     async fn attempt_and_queue(&self, held: &ClaimGuard) -> Action {
         let Some(to_save) = held.known().and_then(ToSave::of) else { return Action::Done };
         let action = self.attempt_once(held, &to_save).await;

@@ -7,7 +7,7 @@
 //! * No call is made for a claim that has or had its PersistentVolume.
 //! * Whatever a claim waits for, there is one current event that says so.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 use tracing::{Instrument as _, field};
@@ -30,7 +30,7 @@ use crate::{
     kube::objects::View as _,
     metrics::SuspectedLeak,
     runtime::Backoff,
-    workqueue::Action,
+    workqueue::{Action, Worker},
 };
 
 /// The waits before an open call is repeated.
@@ -58,9 +58,9 @@ fn is_time_out(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Background(failure) if failure.kind == "DeadlineExceeded")
 }
 
-impl<P: Provisioner> ClaimWorker<P> {
-    /// Works on the claim with this UID. Returns when to work on it again.
-    pub async fn sync(&self, uid: &Key) -> Action {
+impl<P: Provisioner> Worker<Key> for Arc<ClaimWorker<P>> {
+    /// Works on the claim with this UID.
+    async fn sync(&self, uid: &Key) -> Action {
         let held = self.index.hold(uid).await;
         let Some(known) = held.known() else {
             self.dependencies.forget(uid);
@@ -82,6 +82,18 @@ impl<P: Provisioner> ClaimWorker<P> {
         turn.instrument(span).await
     }
 
+    /// Saves what the driver has made, and leaves the claim alone until it changes or until the next resync. An
+    /// event says so.
+    fn after_panic(&self, uid: &Key) {
+        self.index.update(uid, |it| it.advance(Transition::Interrupted));
+        self.unsaved_queue.add(uid.clone());
+        if let Some(known) = self.index.known(uid) {
+            self.deps.events.failed(&known.claim, PANICKED);
+        }
+    }
+}
+
+impl<P: Provisioner> ClaimWorker<P> {
     /// Does what the plan says.
     async fn act(&self, held: &ClaimGuard, mut known: KnownClaim) -> Action {
         match self.plan(held, &mut known) {
@@ -361,16 +373,6 @@ impl<P: Provisioner> ClaimWorker<P> {
     /// only to renew its event, or to give up a call that has been open for too long.
     fn retry_lasting(&self, held: &ClaimGuard, why: &str) -> Action {
         if self.is_settled(held.uid(), why) { await_change(held) } else { Action::Retry }
-    }
-
-    /// After work on the claim has panicked: saves what the driver has made, and leaves the claim alone
-    /// until it changes or until the next resync. An event says so.
-    pub fn after_panic(&self, uid: &Key) {
-        self.index.update(uid, |it| it.advance(Transition::Interrupted));
-        self.unsaved_queue.add(uid.clone());
-        if let Some(known) = self.index.known(uid) {
-            self.deps.events.failed(&known.claim, PANICKED);
-        }
     }
 }
 

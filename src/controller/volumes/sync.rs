@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     controller::{
-        Deps,
+        Deps, Key,
         claims::index::ClaimIndex,
         events::{PANICKED, attached},
         live::is_recent,
@@ -28,7 +28,7 @@ use crate::{
         ApiError, Name,
         objects::{View as _, Volume},
     },
-    workqueue::Action,
+    workqueue::{Action, Worker},
 };
 
 /// The delay before a volume that waits for its detachment is checked again without an event. As long as it
@@ -62,9 +62,9 @@ impl From<ApiError> for NotDeleted {
     }
 }
 
-impl<P: Deleter> VolumeWorker<P> {
-    /// Does what is due for the volume of this name. Returns when to do so again.
-    pub async fn sync(&self, name: &str) -> Action {
+impl<P: Deleter> Worker<Key> for Arc<VolumeWorker<P>> {
+    /// Does what is due for the volume of this name.
+    async fn sync(&self, name: &Key) -> Action {
         let _lock = self.claims.volume_keys().lock(name).await;
         // Taken while the key is held, so that it includes what another worker has just done.
         let Some(volume) = self.index.volume(name) else {
@@ -74,7 +74,7 @@ impl<P: Deleter> VolumeWorker<P> {
         let claim = volume.spec.claim_ref.as_ref();
         let claim = claim.map(|claim| format!("{}/{}", claim.namespace, claim.name));
         let driver = &self.deps.identity.driver;
-        let span = tracing::info_span!("volume", pv = name, claim, driver, code = field::Empty);
+        let span = tracing::info_span!("volume", pv = &**name, claim, driver, code = field::Empty);
         let action = self.do_what_is_due(&volume).instrument(span).await;
         if action == Action::Done {
             self.deps.peers.forget(name);
@@ -82,6 +82,15 @@ impl<P: Deleter> VolumeWorker<P> {
         action
     }
 
+    /// An event says so. The volume is synced again when it changes, or at the next resync.
+    fn after_panic(&self, name: &Key) {
+        if let Some(volume) = self.index.volume(name) {
+            self.deps.events.failed_delete(&volume, PANICKED);
+        }
+    }
+}
+
+impl<P: Deleter> VolumeWorker<P> {
     /// How long this process still leaves the volume to one that can reach it.
     fn wait_out_of_reach(&self, volume: &Volume) -> Duration {
         if self.deps.provisioner.should_delete(volume) {
@@ -239,14 +248,6 @@ impl<P: Deleter> VolumeWorker<P> {
             self.patch(volume, patch).await?;
         }
         Ok(())
-    }
-
-    /// After work on the volume has panicked: an event says so. The volume is synced again when it changes,
-    /// or at the next resync.
-    pub fn after_panic(&self, name: &str) {
-        if let Some(volume) = self.index.volume(name) {
-            self.deps.events.failed_delete(&volume, PANICKED);
-        }
     }
 
     fn report_failure(&self, volume: &Volume, why: &Failure) {
