@@ -121,7 +121,7 @@ impl<K: Ord + Clone> Queue<K> {
     pub fn add_after(&self, key: K, delay: Duration) {
         let now = self.now();
         self.change(|core| {
-            if !core.is_shut() {
+            if !core.shut {
                 self.0.metrics.retries.inc();
             }
             if !delay.is_zero() {
@@ -146,17 +146,17 @@ impl<K: Ord + Clone> Queue<K> {
 
     /// Resets the key's failures. A delay that has begun is not shortened.
     pub fn forget(&self, key: &K) {
-        self.0.core.lock().forget(key);
+        self.0.core.lock().retried.forget_failures(key);
     }
 
     /// Forgets the key's failures and takes its delay back, as nothing is to be done for it any more.
     pub fn cancel(&self, key: &K) {
-        self.0.core.lock().cancel(key);
+        self.0.core.lock().retried.cancel(key);
     }
 
     /// The number of the key's failures since the last [`Queue::forget`].
     pub(crate) fn failures(&self, key: &K) -> u32 {
-        self.0.core.lock().failures(key)
+        self.0.core.lock().retried.failures(key)
     }
 
     /// Whether the key is ready, delayed, or being processed.
@@ -225,7 +225,7 @@ impl<K: Ord + Clone> Queue<K> {
     }
 
     fn take_due(&self, now: Duration) -> Option<K> {
-        self.0.core.lock().take_due(now)
+        self.0.core.lock().retried.pop_due(now)
     }
 
     fn done(&self, key: &K) {

@@ -24,8 +24,10 @@ pub(super) struct Core<K> {
     dirty: BTreeMap<K, (Duration, Flow)>,
     /// Keys that are being processed, with the time when they were handed out.
     processing: BTreeMap<K, (Duration, Flow)>,
-    retried: RetriedKeys<K>,
-    shut: bool,
+    /// Keys that are added at a later time, and how often keys have failed.
+    pub(super) retried: RetriedKeys<K>,
+    /// Whether the queue is shut down.
+    pub(super) shut: bool,
 }
 
 /// The result of [`Core::next`].
@@ -92,11 +94,6 @@ impl<K: Ord + Clone> Core<K> {
         }
     }
 
-    /// Takes the next delayed key that is due. The caller adds it.
-    pub(super) fn take_due(&mut self, now: Duration) -> Option<K> {
-        self.retried.pop_due(now)
-    }
-
     /// Hands out the next ready key. It is being processed until [`Core::done`].
     pub(super) fn next(&mut self, now: Duration) -> Next<K> {
         if self.shut {
@@ -123,21 +120,6 @@ impl<K: Ord + Clone> Core<K> {
     /// Counts a failure of the key. Returns its back-off.
     pub(super) fn failed(&mut self, key: &K) -> Duration {
         self.backoff.delay(self.retried.count_failure(key))
-    }
-
-    /// Resets the key's failures. A delay that has begun is not shortened.
-    pub(super) fn forget(&mut self, key: &K) {
-        self.retried.forget_failures(key);
-    }
-
-    /// Forgets the key's failures and takes its delay back, as nothing is to be done for it any more.
-    pub(super) fn cancel(&mut self, key: &K) {
-        self.retried.cancel(key);
-    }
-
-    /// The number of the key's failures since the last [`Core::forget`].
-    pub(super) fn failures(&self, key: &K) -> u32 {
-        self.retried.failures(key)
     }
 
     /// Where the key is.
@@ -173,11 +155,6 @@ impl<K: Ord + Clone> Core<K> {
         })
     }
 
-    /// Whether [`Core::shut_down`] was called.
-    pub(super) fn is_shut(&self) -> bool {
-        self.shut
-    }
-
     /// Shuts the queue down: it accepts and hands out nothing more, and drops ready and delayed keys.
     pub(super) fn shut_down(&mut self) {
         self.shut = true;
@@ -190,7 +167,7 @@ impl<K: Ord + Clone> Core<K> {
 /// Keys that are added at a later time, and how often keys have failed. Mostly these are the same keys, and there
 /// may be many.
 #[derive(Debug)]
-struct RetriedKeys<K> {
+pub(super) struct RetriedKeys<K> {
     by_time: BTreeMap<Due, K>,
     by_key: BTreeMap<K, Retries>,
     /// The number of delays so far.
@@ -234,7 +211,8 @@ impl<K: Ord + Clone> RetriedKeys<K> {
         self.by_time.insert(due, key);
     }
 
-    fn pop_due(&mut self, now: Duration) -> Option<K> {
+    /// Takes the next delayed key that is due. The caller adds it.
+    pub(super) fn pop_due(&mut self, now: Duration) -> Option<K> {
         let first = self.by_time.first_entry()?;
         if first.key().at > now {
             return None;
@@ -258,7 +236,8 @@ impl<K: Ord + Clone> RetriedKeys<K> {
         }
     }
 
-    fn failures(&self, key: &K) -> u32 {
+    /// The number of the key's failures since they were forgotten.
+    pub(super) fn failures(&self, key: &K) -> u32 {
         self.by_key.get(key).map_or(0, |retries| retries.failures)
     }
 
@@ -268,13 +247,15 @@ impl<K: Ord + Clone> RetriedKeys<K> {
         std::mem::replace(failures, failures.saturating_add(1))
     }
 
-    fn cancel(&mut self, key: &K) {
+    /// Forgets the key's failures and takes its delay back, as nothing is to be done for it any more.
+    pub(super) fn cancel(&mut self, key: &K) {
         if let Some(due) = self.by_key.remove(key).and_then(|retries| retries.due) {
             self.by_time.remove(&due);
         }
     }
 
-    fn forget_failures(&mut self, key: &K) {
+    /// Resets the key's failures. A delay that has begun is not shortened.
+    pub(super) fn forget_failures(&mut self, key: &K) {
         self.change(key, |retries| retries.failures = 0);
     }
 

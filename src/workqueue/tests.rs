@@ -135,7 +135,7 @@ fn play(op: &Op, core: &mut Core<u8>, model: &mut Model, now: &mut u64) {
             model.add_at(key, *now + delay);
         }
         Op::Next => {
-            while let Some(key) = core.take_due(secs(*now)) {
+            while let Some(key) = core.retried.pop_due(secs(*now)) {
                 core.add(key, Flow::default(), secs(*now));
             }
             model.pass(*now);
@@ -162,7 +162,7 @@ fn play(op: &Op, core: &mut Core<u8>, model: &mut Model, now: &mut u64) {
             assert_eq!(core.failed(&key), expected);
         }
         Op::Forget(key) => {
-            core.forget(&key);
+            core.retried.forget_failures(&key);
             model.failures.remove(&key);
         }
         Op::Pass(by) => *now += by,
@@ -179,7 +179,7 @@ fn play(op: &Op, core: &mut Core<u8>, model: &mut Model, now: &mut u64) {
     assert_eq!(core.ready(), model.ready.len());
     assert_eq!(core.depth(), model.ready.len() + model.again.len());
     for key in 0..6 {
-        assert_eq!(core.failures(&key), model.failures.get(&key).copied().unwrap_or(0));
+        assert_eq!(core.retried.failures(&key), model.failures.get(&key).copied().unwrap_or(0));
     }
 }
 
