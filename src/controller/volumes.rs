@@ -3,13 +3,11 @@
 //! | module | content |
 //! |---|---|
 //! | [`index`] | the PersistentVolumes that need work |
-//! | `handles` | finds PersistentVolumes with the same volume handle |
 //! | `sharers` | the worker's part that looks at other PersistentVolumes of the same volume |
 //! | [`sync`] | the worker: deletes volumes and their PersistentVolumes |
 //! | `finalizer_sync` | the worker's part that patches the finalizer |
 
 mod finalizer_sync;
-pub(crate) mod handles;
 pub mod index;
 mod sharers;
 pub mod sync;

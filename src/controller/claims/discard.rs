@@ -247,7 +247,7 @@ async fn objections_among_all(
     wanted: &BTreeMap<Key, VolumeHandle>,
     handle_of: impl Fn(&Volume) -> Option<VolumeHandle> + Send,
 ) -> Result<BTreeMap<Key, String>, ApiError> {
-    // The index of handles (`volumes::handles`) cannot answer this: its watch may be behind, and a
+    // The index of volumes (`volumes::index`) cannot answer this: its watch may be behind, and a
     // missing entry would cost somebody's data. Nor does it know the claims of other handles. The
     // list is read page by page and not kept.
     let mut by_handle = BTreeMap::<&str, Vec<&Key>>::new();

@@ -1,15 +1,18 @@
 //! The PersistentVolumes that need work.
 //!
-//! Keeps the PersistentVolumes for which something is due, by name, with the progress of their deletion; and
-//! the handles of all volumes of the driver. One whose deletion has begun at the driver is kept until it is
-//! gone, even while nothing is due for it. Any other PersistentVolume takes no memory but eight bytes for its
-//! handle.
+//! Keeps the PersistentVolumes for which something is due, by name, with the progress of their deletion. One
+//! whose deletion has begun at the driver is kept until it is gone, even while nothing is due for it. Of any other
+//! PersistentVolume of the driver it keeps two hashes, of the handle and of the UID: to delete a volume that
+//! several PersistentVolumes stand for would destroy the others' data (safety rule 10).
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    mem,
+    sync::Arc,
+};
 
 use parking_lot::Mutex;
 
-use super::handles::{HandleIndex, HashedVolume};
 use crate::{
     controller::{
         Key,
@@ -20,6 +23,7 @@ use crate::{
     },
     kube::{
         InformerEvent, Listed,
+        informer::hash,
         objects::{View as _, Volume},
         take_vanished,
     },
@@ -39,8 +43,15 @@ pub struct VolumeIndex<P> {
 struct Inner {
     /// By name.
     volumes: BTreeMap<Key, VolumeEntry>,
-    /// The handles of all PersistentVolumes of the driver, to find those that share a volume.
-    handles: HandleIndex,
+    /// All PersistentVolumes of the driver, to find those that share a volume.
+    handles: BTreeSet<HashedVolume>,
+}
+
+/// A PersistentVolume by the [`hash`] of its handle and that of its UID.
+type HashedVolume = (u64, u64);
+
+fn hashed(handle: &VolumeHandle, volume: &Volume) -> HashedVolume {
+    (hash(handle.key()), hash(volume.uid()))
 }
 
 /// What is kept of a PersistentVolume.
@@ -86,7 +97,9 @@ impl<P: Deleter> VolumeIndex<P> {
     /// All PersistentVolumes are listed: the others are gone.
     fn on_listed(&self, listed: &Listed) -> Vec<Key> {
         let mut inner = self.inner.lock();
-        inner.handles.on_listed(listed);
+        let known = mem::take(&mut inner.handles).into_iter();
+        // Collected in order, a set is packed more densely than as it has grown.
+        inner.handles = known.filter(|(_, uid)| listed.contains_hash(*uid)).collect();
         let is_listed = |_: &_, entry: &VolumeEntry| listed.contains(entry.volume.uid());
         let gone = take_vanished(&mut inner.volumes, is_listed);
         gone.values().flat_map(|entry| self.on_gone(&mut inner, &entry.volume)).collect()
@@ -101,7 +114,7 @@ impl<P: Deleter> VolumeIndex<P> {
         let handle = self.deleter.handle(&volume);
         let mut inner = self.inner.lock();
         if let Some(handle) = handle {
-            inner.handles.insert(HashedVolume::new(&handle, volume.uid()));
+            inner.handles.insert(hashed(&handle, &volume));
         }
         // Another PersistentVolume that had the name is gone.
         let before = inner.volumes.remove(&name).filter(|it| it.volume.uid() == volume.uid());
@@ -128,9 +141,9 @@ impl<P: Deleter> VolumeIndex<P> {
             inner.volumes.remove(gone.name());
         }
         let Some(handle) = self.deleter.handle(gone) else { return Vec::new() };
-        let own = HashedVolume::new(&handle, gone.uid());
-        inner.handles.remove(own);
-        if !inner.handles.may_share(own) {
+        let own = hashed(&handle, gone);
+        inner.handles.remove(&own);
+        if !inner.may_share(own) {
             return Vec::new();
         }
         let has_same_handle =
@@ -159,9 +172,10 @@ impl<P: Deleter> VolumeIndex<P> {
         Flow { id: id((class_of_volume(volume), namespace)), is_repeat }
     }
 
-    /// Whether another PersistentVolume may have the same volume at the driver.
+    /// Whether another PersistentVolume may have the same volume at the driver. Hashes may collide: a live list
+    /// decides.
     pub fn may_share_handle(&self, handle: &VolumeHandle, volume: &Volume) -> bool {
-        self.inner.lock().handles.may_share(HashedVolume::new(handle, volume.uid()))
+        self.inner.lock().may_share(hashed(handle, volume))
     }
 
     /// Records the progress of the volume's deletion. Does nothing if the PersistentVolume is gone already, as
@@ -169,7 +183,7 @@ impl<P: Deleter> VolumeIndex<P> {
     pub fn set_deletion(&self, volume: &Arc<Volume>, deletion: Deletion) {
         let handle = self.deleter.handle(volume);
         let mut inner = self.inner.lock();
-        let is_known = |handle| inner.handles.contains(HashedVolume::new(&handle, volume.uid()));
+        let is_known = |handle| inner.handles.contains(&hashed(&handle, volume));
         if !inner.volumes.contains_key(volume.name()) && handle.is_some_and(is_known) {
             let entry = VolumeEntry::new(Arc::clone(volume), false);
             inner.volumes.insert(volume.name().into(), entry);
@@ -263,6 +277,12 @@ impl VolumeEntry {
 }
 
 impl Inner {
+    /// Whether another PersistentVolume may have the volume of this one.
+    fn may_share(&self, own: HashedVolume) -> bool {
+        let same = (own.0, u64::MIN)..=(own.0, u64::MAX);
+        self.handles.range(same).any(|it| *it != own)
+    }
+
     /// The volumes for which something is due.
     fn with_work(&self) -> impl Iterator<Item = (&Key, &VolumeEntry)> {
         self.volumes.iter().filter(|(_, entry)| entry.is_due)
