@@ -115,7 +115,7 @@ struct Inner {
 }
 
 /// What becomes of one call.
-struct Fate {
+struct CallFaults {
     before: Duration,
     /// It fails before it has done anything.
     refused: Option<Code>,
@@ -126,7 +126,7 @@ struct Fate {
     lost: bool,
 }
 
-impl Fate {
+impl CallFaults {
     /// How it ends once the work is done.
     fn end(&self) -> Answer<()> {
         match self.failed {
@@ -138,30 +138,35 @@ impl Fate {
 }
 
 impl Inner {
-    fn fate(&self) -> Fate {
+    fn faults(&self) -> CallFaults {
         let (plan, dice) = (&self.core.plan, &self.dice);
         let quick = || dice.stretch(1..200);
-        let mut fate =
-            Fate { before: quick(), refused: None, failed: None, after: quick(), lost: false };
+        let mut faults = CallFaults {
+            before: quick(),
+            refused: None,
+            failed: None,
+            after: quick(),
+            lost: false,
+        };
         if self.core.is_healed() {
-            return fate;
+            return faults;
         }
         if dice.percent(plan.dragging) {
-            fate.before = dice.stretch(500..30_000);
+            faults.before = dice.stretch(500..30_000);
         }
-        fate.before = fate.before.max(self.core.drags_for());
+        faults.before = faults.before.max(self.core.drags_for());
         if dice.percent(plan.dragging / 2) {
-            fate.after = dice.stretch(500..30_000);
+            faults.after = dice.stretch(500..30_000);
         }
-        fate.lost = dice.percent(plan.lost);
+        faults.lost = dice.percent(plan.lost);
         if dice.percent(plan.failing) {
             let full = plan.topology && dice.percent(50);
-            fate.refused = Some(if full { Code::ResourceExhausted } else { *dice.pick(&CODES) });
+            faults.refused = Some(if full { Code::ResourceExhausted } else { *dice.pick(&CODES) });
         } else if dice.percent(plan.failing / 2) {
             // A code that says that nothing is left must not be a lie.
-            fate.failed = Some(*dice.pick(&UNFINISHED));
+            faults.failed = Some(*dice.pick(&UNFINISHED));
         }
-        fate
+        faults
     }
 
     fn caller(&self) -> Arc<Life> {
@@ -232,14 +237,14 @@ impl Inner {
         request: &CreateVolumeRequest,
         caller: &Life,
     ) -> Answer<CreateVolumeResponse> {
-        let (name, fate) = (&self.image(&request.name), self.fate());
+        let (name, faults) = (&self.image(&request.name), self.faults());
         let purges = self.core.plan.purges && !self.core.is_healed() && self.dice.percent(30);
         if purges && self.core.storage.remove(name) {
             self.core.ledger.log(&format!("storage: {name} is purged by a repeated CreateVolume"));
             return Err(Status::internal("the image could not be expanded and is purged"));
         }
-        sleep(fate.before).await;
-        if let Some(code) = fate.refused {
+        sleep(faults.before).await;
+        if let Some(code) = faults.refused {
             return Err(Status::new(code, "refused"));
         }
         let needs = request.parameters.get("secret").map_or("", String::as_str);
@@ -264,8 +269,8 @@ impl Inner {
                 self.core.ledger.made(caller.name(), name, &others);
             }
         }
-        sleep(fate.after).await;
-        fate.end()?;
+        sleep(faults.after).await;
+        faults.end()?;
         Ok(self.shaped(request, size))
     }
 
@@ -297,24 +302,24 @@ impl Inner {
     }
 
     async fn delete(&self, request: &DeleteVolumeRequest) -> Answer<DeleteVolumeResponse> {
-        let (image, fate) = (image_of(&request.volume_id), self.fate());
+        let (image, faults) = (image_of(&request.volume_id), self.faults());
         if node_of(image).is_some_and(|node| node != self.host) {
             let (host, core) = (&self.host, &self.core);
             core.ledger.wrong(&format!("{image} is to be deleted by the driver on {host}"));
         }
-        sleep(fate.before).await;
+        sleep(faults.before).await;
         if self.core.copying.is_locked(&self.host, &request.volume_id) {
             return Err(Status::aborted(format!("{image} is being copied")));
         }
-        if let Some(code) = fate.refused {
+        if let Some(code) = faults.refused {
             return Err(Status::new(code, "refused"));
         }
         if self.core.storage.remove(image) {
             self.core.ledger.log(&format!("storage: {image} is removed"));
             self.core.ledger.emptied(&request.volume_id);
         }
-        sleep(fate.after).await;
-        fate.end().map(|()| DeleteVolumeResponse {})
+        sleep(faults.after).await;
+        faults.end().map(|()| DeleteVolumeResponse {})
     }
 }
 

@@ -45,7 +45,7 @@ pub(crate) struct Wire {
 }
 
 /// What becomes of a request.
-enum Fate {
+enum Treatment {
     Served,
     /// The connection is cut before.
     Lost,
@@ -71,10 +71,10 @@ impl Wire {
         self.dice.stretch(1..20)
     }
 
-    fn fate(&self, info: &RequestInfo) -> Fate {
+    fn treat(&self, info: &RequestInfo) -> Treatment {
         let (core, dice) = (&self.core, &self.dice);
         if core.is_healed() {
-            return Fate::Served;
+            return Treatment::Served;
         }
         if core.is_forbidden(&info.verb, &info.resource) {
             return self.forbidden(info, "the role lacks it for now");
@@ -84,7 +84,7 @@ impl Wire {
             return self.forbidden(info, why);
         }
         if dice.percent(core.plan.hung) {
-            return Fate::Hung(dice.percent(50));
+            return Treatment::Hung(dice.percent(50));
         }
         if dice.percent(core.plan.refused) {
             return self.refusal(info);
@@ -92,33 +92,33 @@ impl Wire {
         let writes = matches!(info.verb.as_str(), "create" | "update" | "patch" | "delete");
         if writes && dice.percent(core.plan.unanswered) {
             return match dice.within(0..3) {
-                0 => Fate::Misreported(Status::internal("etcdserver: request timed out")),
-                1 => Fate::Misreported(Status::unavailable("the server is going down")),
-                _ => Fate::Unanswered,
+                0 => Treatment::Misreported(Status::internal("etcdserver: request timed out")),
+                1 => Treatment::Misreported(Status::unavailable("the server is going down")),
+                _ => Treatment::Unanswered,
             };
         }
-        Fate::Served
+        Treatment::Served
     }
 
-    fn forbidden(&self, info: &RequestInfo, why: &str) -> Fate {
+    fn forbidden(&self, info: &RequestInfo, why: &str) -> Treatment {
         if info.resource == "volumesnapshots" && !self.life.is_shadow() {
             self.core.copying.forbidden();
         }
-        Fate::Refused(Status::forbidden_resource(&info.group, &info.resource, &info.name, why))
+        Treatment::Refused(Status::forbidden_resource(&info.group, &info.resource, &info.name, why))
     }
 
-    fn refusal(&self, info: &RequestInfo) -> Fate {
+    fn refusal(&self, info: &RequestInfo) -> Treatment {
         let saves = info.verb == "create" && info.resource == "persistentvolumes";
         match self.dice.within(0..8) {
-            2 => Fate::Refused(Status::too_many_requests(1)),
-            3 => Fate::Refused(Status::unavailable("the server is overloaded")),
-            4 => Fate::Refused(Status::internal("etcdserver: leader changed")),
+            2 => Treatment::Refused(Status::too_many_requests(1)),
+            3 => Treatment::Refused(Status::unavailable("the server is overloaded")),
+            4 => Treatment::Refused(Status::internal("etcdserver: leader changed")),
             5 => self.forbidden(info, "no"),
             6 if info.verb == "update" || info.verb == "patch" => {
-                Fate::Refused(Status::new(409, "Conflict", "the object has been modified"))
+                Treatment::Refused(Status::new(409, "Conflict", "the object has been modified"))
             }
-            7 if saves => Fate::Refused(Status::new(422, "Invalid", "a webhook refuses it")),
-            _ => Fate::Lost,
+            7 if saves => Treatment::Refused(Status::new(422, "Invalid", "a webhook refuses it")),
+            _ => Treatment::Lost,
         }
     }
 
@@ -126,7 +126,7 @@ impl Wire {
     async fn carry(&self, request: Request<Bytes>) -> Result<Response<Body>, BoxError> {
         let info = RequestInfo::parse(request.method(), request.uri());
         shadow::check_request(&self.core, &self.life, &info);
-        let (fate, asked) = (self.fate(&info), Instant::now());
+        let (treatment, asked) = (self.treat(&info), Instant::now());
         sleep(self.latency()).await;
         if self.life.is_dead() {
             if info.verb == "get"
@@ -138,26 +138,26 @@ impl Wire {
             }
             sleep(self.dice.stretch(10..60_000)).await;
         }
-        let answer = match fate {
-            Fate::Served => {
+        let answer = match treatment {
+            Treatment::Served => {
                 let response = self.watched(&info, self.serve(&info, request).await?);
                 looks::note(&self.core, self.life.name(), &info, asked, response.status());
                 Ok(response)
             }
-            Fate::Lost => Err("the connection was cut".into()),
-            Fate::Hung(served) => {
+            Treatment::Lost => Err("the connection was cut".into()),
+            Treatment::Hung(served) => {
                 if served {
                     self.serve(&info, request).await?;
                 }
                 sleep(self.dice.stretch(30_000..600_000)).await;
                 Err("the connection was cut".into())
             }
-            Fate::Refused(status) => Ok(refuse(&status)),
-            Fate::Unanswered => {
+            Treatment::Refused(status) => Ok(refuse(&status)),
+            Treatment::Unanswered => {
                 self.serve(&info, request).await?;
                 Err("the connection was cut".into())
             }
-            Fate::Misreported(status) => {
+            Treatment::Misreported(status) => {
                 self.serve(&info, request).await?;
                 Ok(refuse(&status))
             }

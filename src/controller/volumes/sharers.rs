@@ -68,7 +68,7 @@ impl<P: Deleter> VolumeWorker<P> {
             if !has_same || other.uid() == volume.uid() {
                 return ControlFlow::Continue(());
             }
-            if self.is_due(&other) {
+            if self.must_delete(&other) {
                 sharers.push(other);
                 return ControlFlow::Continue(());
             }
@@ -83,7 +83,7 @@ impl<P: Deleter> VolumeWorker<P> {
     }
 
     /// Whether this process deletes the volume because of this PersistentVolume as well.
-    fn is_due(&self, volume: &Volume) -> bool {
+    fn must_delete(&self, volume: &Volume) -> bool {
         let is_ours =
             self.deps.identity.owns_volume(volume) && self.deps.provisioner.should_delete(volume);
         is_ours && due(volume) == Due::Delete
@@ -100,7 +100,7 @@ impl<P: Deleter> VolumeWorker<P> {
     ) -> Result<Vec<(Volume, Duration)>, NotDeleted> {
         let reads = stream::iter(sharers).map(|sharer| async move {
             match self.read_live_with_time(&sharer).await.map_err(NotDeleted::from)? {
-                Some((live, _)) if !self.is_due(&live) => Err(held.refused_for(&live)),
+                Some((live, _)) if !self.must_delete(&live) => Err(held.refused_for(&live)),
                 live => Ok(live),
             }
         });
