@@ -44,14 +44,19 @@ fn content(driver: &str, uid: &str) -> Value {
 /// A claim's user can write the name of any volume into it.
 #[tokio::test]
 async fn a_source_is_its_volumes_drivers_where_the_volume_is_bound_to_it() {
-    let in_tree =
-        json!({"spec": {"awsElasticBlockStore": {"volumeID": "v"}, "claimRef": {"uid": "u"}}});
+    let in_tree = |migrated_to: &str| {
+        json!({
+            "metadata": {"annotations": {MIGRATED_TO: migrated_to}},
+            "spec": {"awsElasticBlockStore": {"volumeID": "v"}, "claimRef": {"uid": "u"}},
+        })
+    };
     let table = [
         (volume(OTHER, "u"), content(OTHER, "u"), true),
         (volume(DRIVER, "u"), content(DRIVER, "u"), false),
         (volume(OTHER, "another"), content(OTHER, "another"), false),
         (Value::Null, Value::Null, false),
-        (in_tree, Value::Null, false),
+        (in_tree(OTHER), content(OTHER, "u"), true),
+        (in_tree(DRIVER), Value::Null, false),
     ];
     for (volume, content, expected) in table {
         let server = server(volume.clone(), content);
