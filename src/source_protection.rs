@@ -179,8 +179,8 @@ impl Protection {
         let finalized = self.0.writer.add_finalizer(source, uid).await;
         let mut holders = self.0.holders.lock();
         match finalized {
-            Ok(Some(finalized)) => {
-                holders.record_finalizer(source, finalized);
+            Ok(Some(origin)) => {
+                holders.record_finalizer(source, uid, origin);
                 if holders.due(source).is_some() {
                     drop(holders);
                     self.enqueue([source.clone()].into());

@@ -34,9 +34,12 @@ pub(super) struct Holders {
     named_by: BTreeMap<NamedSource, BTreeMap<String, BTreeSet<String>>>,
     /// Terminating sources of clones that have our finalizer.
     terminating: BTreeMap<NamedSource, Terminating>,
-    /// The sources of the restores and clones that were begun here, by the UIDs of their claims.
-    sources_by_claim: BTreeMap<String, NamedSource>,
-    held: BTreeMap<NamedSource, HeldSource>,
+    /// The restores and clones that were begun here, by the UIDs of their claims.
+    calls: BTreeMap<String, (NamedSource, Call)>,
+    /// The UIDs of the same claims, by source.
+    called_for: BTreeSet<(NamedSource, String)>,
+    /// The objects that have our finalizer for them, or for which a sweep has found it.
+    finalized: BTreeMap<NamedSource, Finalized>,
 }
 
 /// What is kept of a claim.
@@ -81,17 +84,6 @@ enum Call {
     Ended,
 }
 
-/// A source of restores or clones that were begun here.
-#[derive(Debug, Default)]
-struct HeldSource {
-    /// The calls, by the UIDs of their claims.
-    calls: BTreeMap<String, Call>,
-    /// The object that has our finalizer for them.
-    finalized: Option<Finalized>,
-    /// Whether it certainly has it: a write that removed it may have succeeded without a response.
-    certain: bool,
-}
-
 /// An object with our finalizer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Finalized {
@@ -99,6 +91,8 @@ pub(super) struct Finalized {
     pub uid: String,
     /// Who added the finalizer.
     pub origin: FinalizerOrigin,
+    /// Whether it certainly has it: a write that removed it may have succeeded without a response.
+    pub is_certain: bool,
 }
 
 /// Who added the finalizer of a source.
@@ -135,7 +129,7 @@ impl Holders {
                 for old in vanished.into_values() {
                     self.remove_from_indexes(old);
                 }
-                let sources = self.terminating.keys().chain(self.held.keys());
+                let sources = self.terminating.keys().chain(self.finalized.keys());
                 sources.filter(|source| self.may_be_due(source)).cloned().collect()
             }
         }
@@ -224,22 +218,21 @@ impl Holders {
         if let Some(entry) = self.claims.get_mut(claim) {
             entry.finished = false;
         }
-        let is_new = self.sources_by_claim.get(claim) != Some(source);
+        let is_new = self.calls.get(claim).is_none_or(|(known, _)| known != source);
         if is_new {
             self.drop_call(claim);
-            self.sources_by_claim.insert(claim.to_owned(), source.clone());
+            self.called_for.insert((source.clone(), claim.to_owned()));
         }
-        let held = self.held.entry(source.clone()).or_default();
-        held.calls.insert(claim.to_owned(), Call::Open);
+        self.calls.insert(claim.to_owned(), (source.clone(), Call::Open));
         is_new
     }
 
     /// No call is open for the claim, which may be tried again. From now on it holds its source
     /// only as a claim that names it. Returns the source if it must be checked now.
     pub(super) fn call_ended(&mut self, claim: &str) -> Option<NamedSource> {
-        let source = self.sources_by_claim.get(claim)?.clone();
-        let call = self.held.get_mut(&source)?.calls.get_mut(claim)?;
+        let (source, call) = self.calls.get_mut(claim)?;
         let was_open = std::mem::replace(call, Call::Ended) == Call::Open;
+        let source = source.clone();
         (was_open && self.may_be_due(&source)).then_some(source)
     }
 
@@ -247,7 +240,7 @@ impl Holders {
     pub(super) fn claim_finished(&mut self, claim: &str) -> BTreeSet<NamedSource> {
         // A peer may have a call for a claim without one here, also after one: a claim that is given back gets
         // another node.
-        let is_open = self.call(claim) == Some(Call::Open);
+        let is_open = matches!(self.calls.get(claim), Some((_, Call::Open)));
         let mut affected: BTreeSet<NamedSource> = self.drop_call(claim).into_iter().collect();
         let is_known = is_open || !self.peers;
         if let Some(entry) = self.claims.get_mut(claim).filter(|_| is_known)
@@ -259,58 +252,52 @@ impl Holders {
         affected
     }
 
-    /// The call that was begun here for the claim.
-    fn call(&self, claim: &str) -> Option<Call> {
-        let source = self.sources_by_claim.get(claim)?;
-        self.held.get(source)?.calls.get(claim).copied()
-    }
-
     /// Drops the claim's call; returns its source.
     pub(super) fn drop_call(&mut self, claim: &str) -> Option<NamedSource> {
-        let source = self.sources_by_claim.remove(claim)?;
-        if let Some(held) = self.held.get_mut(&source) {
-            held.calls.remove(claim);
-            let is_due = !source.kind.is_claim() && held.finalized.is_some();
-            if held.calls.is_empty() && !is_due {
-                self.held.remove(&source);
-            }
+        let (source, _) = self.calls.remove(claim)?;
+        self.called_for.remove(&(source.clone(), claim.to_owned()));
+        // That of a snapshot is still to be removed.
+        if source.kind.is_claim() && !self.has_call(&source) {
+            self.finalized.remove(&source);
         }
         Some(source)
     }
 
     /// Whether the object `uid` certainly has the finalizer, for a call that was begun here.
     pub(super) fn is_finalized(&self, source: &NamedSource, uid: &str) -> bool {
-        let held = self.held.get(source).filter(|held| held.certain);
-        held.and_then(|held| held.finalized.as_ref()).is_some_and(|finalized| finalized.uid == uid)
+        self.finalized.get(source).is_some_and(|it| it.is_certain && it.uid == uid)
     }
 
-    /// Records that the source has the finalizer.
-    pub(super) fn record_finalizer(&mut self, source: &NamedSource, finalized: Finalized) {
+    /// Records that the object `uid` certainly has the finalizer, and who added it.
+    pub(super) fn record_finalizer(
+        &mut self,
+        source: &NamedSource,
+        uid: &str,
+        origin: FinalizerOrigin,
+    ) {
         // The claim may have ended meanwhile: then a snapshot is to be freed again.
-        if !source.kind.is_claim() {
-            self.held.entry(source.clone()).or_default();
+        if source.kind.is_claim() && !self.has_call(source) {
+            return;
         }
-        if let Some(held) = self.held.get_mut(source) {
-            // Once it was found there, other processes may still need it.
-            held.finalized = held
-                .finalized
-                .take()
-                .filter(|known| known.uid == finalized.uid)
-                .or(Some(finalized));
-            held.certain = true;
-        }
+        // Once it was found there, other processes may still need it.
+        let known = self.finalized.get(source).filter(|known| known.uid == uid);
+        let origin = known.map_or(origin, |known| known.origin);
+        let finalized = Finalized { uid: uid.to_owned(), origin, is_certain: true };
+        self.finalized.insert(source.clone(), finalized);
     }
 
     /// The sweep has found the finalizer on the object `uid`. Returns whether it may be due to be removed.
     pub(super) fn finalizer_found(&mut self, source: &NamedSource, uid: &str) -> bool {
-        let is_known = self.held.contains_key(source);
-        let held = self.held.entry(source.clone()).or_default();
-        let found = || Finalized { uid: uid.to_owned(), origin: FinalizerOrigin::Existing };
-        held.finalized.get_or_insert_with(found);
+        let is_known = self.finalized.contains_key(source) || self.has_call(source);
+        self.finalized.entry(source.clone()).or_insert_with(|| Finalized {
+            uid: uid.to_owned(),
+            origin: FinalizerOrigin::Existing,
+            is_certain: false,
+        });
         let is_due = self.may_be_due(source);
         if !is_due && !is_known {
             // Anybody can set it on snapshots of his own.
-            self.held.remove(source);
+            self.finalized.remove(source);
         }
         is_due
     }
@@ -318,19 +305,14 @@ impl Holders {
     /// The finalizer is about to be removed. From now on it may be gone, whether or not the write
     /// gets a response; until that is known, it is due as before.
     pub(super) fn removing_finalizer(&mut self, source: &NamedSource) {
-        if let Some(held) = self.held.get_mut(source) {
-            held.certain = false;
+        if let Some(finalized) = self.finalized.get_mut(source) {
+            finalized.is_certain = false;
         }
     }
 
     /// The finalizer was removed, or is left to others, or the source is gone.
     pub(super) fn finalizer_removed(&mut self, source: &NamedSource) {
-        if let Some(held) = self.held.get_mut(source) {
-            (held.finalized, held.certain) = (None, false);
-            if held.calls.is_empty() {
-                self.held.remove(source);
-            }
-        }
+        self.finalized.remove(source);
     }
 
     /// The Terminating sources of clones that have our finalizer.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde_json::Value;
 
 use super::{
-    holders::{Finalized, FinalizerOrigin},
+    holders::FinalizerOrigin,
     source::{NamedSource, SourceKind},
 };
 use crate::kube::{
@@ -56,7 +56,7 @@ impl Writer {
         &self,
         source: &NamedSource,
         uid: &str,
-    ) -> Result<Option<Finalized>, Unprotected> {
+    ) -> Result<Option<FinalizerOrigin>, Unprotected> {
         let finalizer = source.kind.finalizer();
         let add = |object: &mut Value| {
             let terminating =
@@ -73,7 +73,7 @@ impl Writer {
             Err(error) if self.is_missing_permission(source, &error) => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        Ok(Some(Finalized { uid: uid.to_owned(), origin }))
+        Ok(Some(origin))
     }
 
     /// Removes the finalizer from the object `uid`, if it exists and has it and `still` returns

@@ -25,8 +25,10 @@ impl Holders {
         let uid = match source.kind {
             // The watch delivers the claims that name a source before its deletion.
             SourceKind::Claim => &self.terminating.get(source)?.uid,
-            SourceKind::Snapshot => match self.finalized_object(source)? {
-                Finalized { uid, origin: FinalizerOrigin::Added } if !self.peers && !has_call => {
+            SourceKind::Snapshot => match self.finalized.get(source)? {
+                Finalized { uid, origin: FinalizerOrigin::Added, .. }
+                    if !self.peers && !has_call =>
+                {
                     return Some(Due::Remove(uid.clone()));
                 }
                 Finalized { uid, .. } => uid,
@@ -50,7 +52,7 @@ impl Holders {
         // Another object of its name may exist by now.
         let is_it = match source.kind {
             SourceKind::Claim => self.terminating.get(source).is_some_and(|it| it.uid == uid),
-            SourceKind::Snapshot => self.finalized_object(source).is_none_or(|it| it.uid == uid),
+            SourceKind::Snapshot => self.finalized.get(source).is_none_or(|it| it.uid == uid),
         };
         is_it
             && !self.is_listing
@@ -81,21 +83,21 @@ impl Holders {
         needing.map(|(namespace, _)| namespace.clone()).collect()
     }
 
+    /// The calls of restores and clones of the source that were begun here.
+    fn calls_for(&self, source: &NamedSource) -> impl Iterator<Item = Call> {
+        let begin = (source.clone(), String::new());
+        let claims = self.called_for.range(begin..).take_while(move |(of, _)| of == source);
+        claims.filter_map(|(_, claim)| Some(self.calls.get(claim)?.1))
+    }
+
     /// Whether a restore or clone of the source that was begun here is open, or may be tried again.
-    fn has_call(&self, source: &NamedSource) -> bool {
-        self.held.get(source).is_some_and(|held| !held.calls.is_empty())
+    pub(super) fn has_call(&self, source: &NamedSource) -> bool {
+        self.calls_for(source).next().is_some()
     }
 
     /// Whether a driver may be reading the source for a call of this process.
     fn has_open_call(&self, source: &NamedSource) -> bool {
-        self.held
-            .get(source)
-            .is_some_and(|held| held.calls.values().any(|call| *call == Call::Open))
-    }
-
-    /// The object that has our finalizer for calls that were begun here, or by a sweep.
-    fn finalized_object(&self, source: &NamedSource) -> Option<&Finalized> {
-        self.held.get(source)?.finalized.as_ref()
+        self.calls_for(source).any(|call| call == Call::Open)
     }
 
     pub(super) fn may_be_due(&self, source: &NamedSource) -> bool {

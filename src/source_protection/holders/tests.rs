@@ -49,10 +49,6 @@ fn source_claim(uid: &str, deleted: bool, wears: bool) -> Claim {
     serde_json::from_value(claim).unwrap()
 }
 
-fn finalized(origin: FinalizerOrigin) -> Finalized {
-    Finalized { uid: "s1".into(), origin }
-}
-
 fn pending(uid: &str, source: &NamedSource) -> InformerEvent<Claim> {
     InformerEvent::Apply(claim(uid, source, "Pending"))
 }
@@ -66,7 +62,7 @@ fn restoring(origin: FinalizerOrigin, peers: bool) -> Holders {
     let mut holders = Holders::new(peers);
     holders.on_event(&pending("a", &snapshot("s")));
     assert!(holders.begin_call("a", &snapshot("s")));
-    holders.record_finalizer(&snapshot("s"), finalized(origin));
+    holders.record_finalizer(&snapshot("s"), "s1", origin);
     holders
 }
 
@@ -117,11 +113,11 @@ fn among_peers_a_claim_that_was_given_back_holds_its_source_until_it_is_bound() 
 fn a_known_origin_is_kept() {
     let mut holders = restoring(FinalizerOrigin::Existing, false);
     let s = snapshot("s");
-    holders.record_finalizer(&s, finalized(FinalizerOrigin::Added));
+    holders.record_finalizer(&s, "s1", FinalizerOrigin::Added);
     holders.claim_finished("a");
     assert_eq!(holders.due(&s), Some(Due::RemoveUnlessHeld("s1".into(), spaces(&[]))));
     let mut holders = restoring(FinalizerOrigin::Existing, false);
-    holders.record_finalizer(&s, Finalized { uid: "s2".into(), origin: FinalizerOrigin::Added });
+    holders.record_finalizer(&s, "s2", FinalizerOrigin::Added);
     assert!(
         holders.is_finalized(&s, "s2") && !holders.is_finalized(&s, "s1"),
         "another of its name"
@@ -146,7 +142,7 @@ fn a_possibly_removed_finalizer_is_uncertain_until_it_is_read_again() {
         assert_eq!(holders.due(&s), due);
         holders.begin_call("b", &s);
         assert!(!holders.is_finalized(&s, "s1"), "that it is needed again does not put it on");
-        holders.record_finalizer(&s, finalized(again));
+        holders.record_finalizer(&s, "s1", again);
         assert!(holders.is_finalized(&s, "s1"));
         holders.claim_finished("b");
         assert_eq!(holders.due(&s), due, "{first:?} is not forgotten");
@@ -162,7 +158,7 @@ fn a_finalizer_that_is_found_is_due_if_nobody_needs_the_snapshot() {
         holders.on_event(&pending("other", &snapshot("t")));
         holders.on_event(&InformerEvent::Apply(claim("a", &s, phase)));
         assert_eq!(holders.finalizer_found(&s, "s1"), due, "{phase}");
-        assert_eq!(holders.held.len(), usize::from(due), "anybody can set it");
+        assert_eq!(holders.finalized.len(), usize::from(due), "anybody can set it");
         let expected = due.then(|| Due::RemoveUnlessHeld("s1".into(), spaces(&[])));
         assert_eq!(holders.due(&s), expected);
     }
@@ -300,7 +296,7 @@ proptest! {
                     BTreeSet::new()
                 }
                 Step::Finalized(from, found) => {
-                    holders.record_finalizer(&source(from), finalized(if found { FinalizerOrigin::Existing } else { FinalizerOrigin::Added }));
+                    holders.record_finalizer(&source(from), "s1", if found { FinalizerOrigin::Existing } else { FinalizerOrigin::Added });
                     BTreeSet::new()
                 }
                 Step::Closed(uid) => {
@@ -329,7 +325,7 @@ proptest! {
         }
         (0..3).map(source).for_each(|source| holders.finalizer_removed(&source));
         prop_assert!(holders.claims.is_empty() && holders.named_by.is_empty());
-        prop_assert!(holders.terminating.is_empty() && holders.sources_by_claim.is_empty() && holders.held.is_empty());
+        prop_assert!(holders.terminating.is_empty() && holders.calls.is_empty() && holders.called_for.is_empty() && holders.finalized.is_empty());
     }
 }
 

@@ -44,10 +44,6 @@ fn finalizers(seen: &RecordedRequest) -> Value {
 const SNAPSHOT: SourceKind = SourceKind::Snapshot;
 const CLAIM: SourceKind = SourceKind::Claim;
 
-fn finalized(origin: FinalizerOrigin) -> Finalized {
-    Finalized { uid: "u".into(), origin }
-}
-
 #[tokio::test]
 async fn only_our_finalizer_is_removed_and_only_while_allowed() {
     for kind in [SNAPSHOT, CLAIM] {
@@ -72,10 +68,7 @@ async fn where_snapshots_cannot_be_patched_they_are_updated() {
     let writer = Writer::new(client(&server));
     let source = source(SNAPSHOT);
     for _ in 0..2 {
-        assert_eq!(
-            writer.add_finalizer(&source, "u").await.unwrap(),
-            Some(finalized(FinalizerOrigin::Added))
-        );
+        assert_eq!(writer.add_finalizer(&source, "u").await.unwrap(), Some(FinalizerOrigin::Added));
     }
     assert_eq!(methods(&server), ["GET", "PATCH", "GET", "PUT", "GET", "PUT"]);
     let put = server.requests().pop().unwrap();
@@ -127,7 +120,7 @@ async fn a_terminating_object_gets_no_new_finalizer_and_keeps_its_own() {
         let writer = Writer::new(client(&wearing));
         assert_eq!(
             writer.add_finalizer(&source(kind), "u").await.unwrap(),
-            Some(finalized(FinalizerOrigin::Existing))
+            Some(FinalizerOrigin::Existing)
         );
         assert_eq!(methods(&wearing), ["GET"]);
     }
