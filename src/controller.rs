@@ -143,7 +143,9 @@ impl<P: Provisioner> Controller<P> {
         let deps = Arc::new(deps);
         let Deps { provisioner, identity, settings, .. } = &*deps;
         let releasing = deps.protection.clone();
-        let index = ClaimIndex::new(identity.clone(), move |uid| releasing.claim_finished(uid));
+        let index = ClaimIndex::new(identity.clone(), move |uid, is_served| {
+            releasing.claim_finished(uid, is_served);
+        });
         let volumes = Arc::new(VolumeIndex::new(identity.clone(), Arc::clone(provisioner)));
         let queues = Queues::new(settings, &deps.metrics, index.clone(), Arc::clone(&volumes));
         let volumes =

@@ -204,10 +204,10 @@ impl Protection {
         self.enqueue(affected.into_iter().collect());
     }
 
-    /// The claim needs its source no longer. Returns at once; [`work`](Self::work) frees the
-    /// source.
-    pub fn claim_finished(&self, claim_uid: &str) {
-        let affected = self.0.holders.lock().claim_finished(claim_uid);
+    /// This process needs the claim's source no longer; if `is_served`, as the claim has its volume. Returns at once;
+    /// [`work`](Self::work) frees the source.
+    pub fn claim_finished(&self, claim_uid: &str, is_served: bool) {
+        let affected = self.0.holders.lock().claim_finished(claim_uid, is_served);
         self.enqueue(affected);
     }
 

@@ -61,7 +61,7 @@ pub(crate) fn preview(
 
 /// What the index of a new leader knows of the claim once everything is listed.
 fn known(identity: &ProvisionerIdentity, claim: &Claim) -> Option<KnownClaim> {
-    let index = ClaimIndex::new(identity.clone(), |_| {});
+    let index = ClaimIndex::new(identity.clone(), |_, _| {});
     for event in InformerEvent::list(vec![claim.clone()]) {
         index.on_event(event);
     }

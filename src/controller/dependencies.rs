@@ -129,7 +129,9 @@ impl DependencyIndex {
             return None;
         }
         let poll = if wait.since.elapsed() < YOUNG { YOUNG_POLL } else { OLD_POLL };
-        Some(poll.max(wait.share(&waiting.namespaces)))
+        let poll = poll.max(wait.share(&waiting.namespaces));
+        // An attempt before the wake may have read what was there before the change.
+        Some(wait.until_wake().map_or(poll, |wake| wake.min(poll)))
     }
 
     /// Whether the claim has waited for at least `time`.
@@ -139,7 +141,8 @@ impl DependencyIndex {
 
     /// Returns the claims that wait for this object, and after which time to try them. If users can change the
     /// object, claims of other namespaces are left out, and those that such a change woke not long ago come later:
-    /// kube-controller-manager binds a claim by two writes, and the second one says that it is bound.
+    /// kube-controller-manager binds a claim by two writes, and the second one says that it is bound. Those that are
+    /// to come already are left out.
     pub fn waiting_for(&self, object: &Dependency) -> Vec<(Key, Duration)> {
         let Waiting { claims, namespaces } = &mut *self.0.lock();
         let is_trusted = object.wakes_at_once();
@@ -149,9 +152,9 @@ impl DependencyIndex {
         };
         let awaiting = claims.iter_mut().filter(|(_, wait)| awaits(wait));
         let delay = |wait: &mut Wait| {
-            if is_trusted { Duration::ZERO } else { wait.until_wake(namespaces) }
+            if is_trusted { Some(Duration::ZERO) } else { wait.wake(namespaces) }
         };
-        awaiting.map(|(uid, wait)| (uid.clone(), delay(wait))).collect()
+        awaiting.filter_map(|(uid, wait)| Some((uid.clone(), delay(wait)?))).collect()
     }
 
     /// Returns the claims that wait for the claim that `event` adds or changes, as
@@ -199,17 +202,21 @@ impl Wait {
         NAMESPACE_INTERVAL.saturating_mul(count)
     }
 
-    /// After which time a change that a user of the namespace can make wakes the claim; notes that it does then.
-    fn until_wake(&mut self, namespaces: &BTreeMap<String, u32>) -> Duration {
-        let now = Instant::now();
-        let pause = self.share(namespaces).max(YOUNG_POLL);
-        let next = match self.woken {
-            Some(next) if next > now => next,
-            Some(last) => now.max(last + pause),
-            None => now,
-        };
+    /// A change that a user of the namespace can make wakes the claim. Returns after which time; `None` if it is to
+    /// be woken already.
+    fn wake(&mut self, namespaces: &BTreeMap<String, u32>) -> Option<Duration> {
+        if self.until_wake().is_some() {
+            return None;
+        }
+        let (now, pause) = (Instant::now(), self.share(namespaces).max(YOUNG_POLL));
+        let next = self.woken.map_or(now, |last| now.max(last + pause));
         self.woken = Some(next);
-        next - now
+        Some(next - now)
+    }
+
+    /// In which time the claim is woken, if that is to come.
+    fn until_wake(&self) -> Option<Duration> {
+        self.woken?.checked_duration_since(Instant::now()).filter(|wake| !wake.is_zero())
     }
 }
 
@@ -280,9 +287,6 @@ mod tests {
         // 50 changes a second for 300 seconds.
         for _ in 0..15_000 {
             let now = Instant::now();
-            for (uid, delay) in index.waiting_for(&source()) {
-                scheduled.entry(uid).or_insert(now + delay);
-            }
             scheduled.retain(|uid, due| {
                 let is_due = *due <= now;
                 if is_due {
@@ -292,6 +296,9 @@ mod tests {
                 }
                 !is_due
             });
+            for (uid, delay) in index.waiting_for(&source()) {
+                scheduled.entry(uid).or_insert(now + delay);
+            }
             advance(Duration::from_millis(20)).await;
         }
         assert_eq!(woken, 3000, "each of them once in 100 seconds");
@@ -303,11 +310,16 @@ mod tests {
         let (index, own) = (DependencyIndex::default(), Key::from("own"));
         index.wait(&own, "ns", &[source()]);
         assert_eq!(index.waiting_for(&source()), [(own.clone(), Duration::ZERO)]);
-        advance(Duration::from_secs(1)).await;
-        for _ in 0..2 {
-            let delay = YOUNG_POLL.saturating_sub(Duration::from_secs(1));
-            assert_eq!(index.waiting_for(&source()), [(own.clone(), delay)]);
-        }
+        let (second, soon) = (Duration::from_secs(1), Duration::from_secs(2));
+        advance(YOUNG + second).await;
+        assert_eq!(index.waiting_for(&source()), [(own.clone(), Duration::ZERO)]);
+        advance(second).await;
+        assert_eq!(index.waiting_for(&source()), [(own.clone(), YOUNG_POLL - second)]);
+        assert_eq!(index.waiting_for(&source()), [], "it is to come");
+        // An attempt of its own comes before, and may read what was there before the change.
+        advance(second).await;
+        index.wait(&own, "ns", &[source()]);
+        assert_eq!(index.poll_within(&own), Some(YOUNG_POLL - soon));
     }
 
     #[tokio::test(start_paused = true)]

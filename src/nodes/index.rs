@@ -31,7 +31,9 @@ pub(super) struct NodeIndex {
     watched_keys: KeySet,
     /// The keys for which all nodes have been listed: others do not count yet.
     listed_keys: KeySet,
-    /// The driver has registered a key that is not watched.
+    /// There are more keys than are watched.
+    is_cut: bool,
+    /// The driver has registered a key that is not watched, or there may be room for one.
     needs_relist: bool,
 }
 
@@ -54,6 +56,7 @@ impl NodeIndex {
             nodes: Known::default(),
             watched_keys: KeySet::new(),
             listed_keys: KeySet::new(),
+            is_cut: false,
             needs_relist: false,
         }
     }
@@ -118,21 +121,23 @@ impl NodeIndex {
     /// Begins to list nodes again, for the labels of the registered keys and no others. Returns these
     /// keys.
     pub(super) fn relist(&mut self) -> KeySet {
-        self.watched_keys = self.common_keys();
+        (self.watched_keys, self.is_cut) = self.common_keys();
         self.listed_keys.retain(|key| self.watched_keys.contains(key));
         self.needs_relist = false;
         self.watched_keys.clone()
     }
 
     /// The [`MOST_OF_ALL`] keys that are registered on most nodes: what one node registers hides no label of others.
-    fn common_keys(&self) -> KeySet {
+    /// And whether there are more.
+    fn common_keys(&self) -> (KeySet, bool) {
         let mut nodes = BTreeMap::<&str, usize>::new();
         for key in self.registered().flat_map(|(_, keys)| keys.iter()) {
             *nodes.entry(key).or_default() += 1;
         }
         let mut keys: Vec<_> = nodes.into_iter().collect();
         keys.sort_by_key(|(_, nodes)| Reverse(*nodes));
-        keys.into_iter().take(MOST_OF_ALL).map(|(key, _)| key.into()).collect()
+        let is_cut = keys.len() > MOST_OF_ALL;
+        (keys.into_iter().take(MOST_OF_ALL).map(|(key, _)| key.into()).collect(), is_cut)
     }
 
     /// Returns the names of the CSINodes with relevant changes. New keys are none until all nodes are listed
@@ -147,8 +152,7 @@ impl NodeIndex {
             Some(keys)
         });
         // Where not all keys are watched, there may be room for others now.
-        let is_full = self.watched_keys.len() >= MOST_OF_ALL;
-        self.needs_relist |= has_others || is_full && !changed.is_empty();
+        self.needs_relist |= has_others || self.is_cut && !changed.is_empty();
         changed.retain(|node| match self.csi_nodes.get(node) {
             Some((_, Some(keys))) => keys.are_in(&self.listed_keys),
             _ => true,

@@ -236,13 +236,12 @@ impl Holders {
         (was_open && self.may_be_due(&source)).then_some(source)
     }
 
-    /// This process needs the claim's source no longer. Returns the sources to check now.
-    pub(super) fn claim_finished(&mut self, claim: &str) -> BTreeSet<NamedSource> {
-        // A peer may have a call for a claim without one here, also after one: a claim that is given back gets
-        // another node.
-        let is_open = matches!(self.calls.get(claim), Some((_, Call::Open)));
+    /// This process needs the claim's source no longer; if `is_served`, as the claim has its volume. Returns the
+    /// sources to check now.
+    pub(super) fn claim_finished(&mut self, claim: &str, is_served: bool) -> BTreeSet<NamedSource> {
         let mut affected: BTreeSet<NamedSource> = self.drop_call(claim).into_iter().collect();
-        let is_known = is_open || !self.peers;
+        // A claim that has moved to another node may have a call there.
+        let is_known = !self.peers || is_served && !affected.is_empty();
         if let Some(entry) = self.claims.get_mut(claim).filter(|_| is_known)
             && !std::mem::replace(&mut entry.finished, true)
         {

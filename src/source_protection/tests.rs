@@ -83,7 +83,7 @@ async fn a_snapshot_whose_claim_ends_while_it_is_protected_is_freed() {
     let server = server(0..0);
     let (protection, ended, work) = working(&server);
     let guarded = source();
-    let ends = async { protection.claim_finished("a") };
+    let ends = async { protection.claim_finished("a", true) };
     let (protected, ()) = tokio::join!(protection.protect("a", &guarded, "u"), ends);
     protected.unwrap();
     ended.cancel();
@@ -97,7 +97,7 @@ async fn a_failed_removal_is_retried() {
     let server = server(2..5);
     let (protection, ended, work) = working(&server);
     protection.protect("a", &source(), "u").await.unwrap();
-    protection.claim_finished("a");
+    protection.claim_finished("a", true);
     sleep(Duration::from_secs(10)).await;
     assert_eq!(methods(&server), ["GET", "PATCH", "GET", "GET", "GET", "GET", "PATCH"]);
     assert_eq!(server.requests()[6].json()["metadata"]["finalizers"], Value::Null);
@@ -134,7 +134,7 @@ async fn a_claim_that_is_delivered_during_a_removal_keeps_the_source_only_while_
     let (protection, ended, work) = working(&server);
     *observer.lock() = Some(protection.clone());
     protection.protect("a", &source(), "u").await.unwrap();
-    protection.claim_finished("a");
+    protection.claim_finished("a", true);
     sleep(Duration::from_secs(1)).await;
     assert_eq!(methods(&server), ["GET", "GET", "GET"], "the claim needs the source");
     protection.on_event(&InformerEvent::Delete(claim));
@@ -153,7 +153,7 @@ async fn nothing_is_freed_before_all_claims_are_listed() {
     #[allow(clippy::disallowed_methods)] // a test's own task
     tokio::spawn(async move { worker.work(CancellationToken::new()).await });
     protection.protect("a", &source(), "u").await.unwrap();
-    protection.claim_finished("a");
+    protection.claim_finished("a", true);
     sleep(Duration::from_secs(60)).await;
     assert_eq!(methods(&server), ["GET", "PATCH"]);
     protection.on_event(&all_listed());

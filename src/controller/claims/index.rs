@@ -61,8 +61,8 @@ use crate::{
 #[derive(Clone)]
 pub struct ClaimIndex(Arc<Shared>);
 
-/// Called with the UID of a claim that no longer needs the source of its volume.
-type SourceReleased = Box<dyn Fn(&str) + Send + Sync>;
+/// Called with the UID of a claim that no longer needs the source of its volume, and whether it has its volume.
+type SourceReleased = Box<dyn Fn(&str, bool) + Send + Sync>;
 
 struct Shared {
     identity: ProvisionerIdentity,
@@ -93,7 +93,7 @@ impl ClaimIndex {
     /// source of its volume; the index is locked meanwhile, so it must not call the index.
     pub fn new(
         identity: ProvisionerIdentity,
-        source_released: impl Fn(&str) + Send + Sync + 'static,
+        source_released: impl Fn(&str, bool) + Send + Sync + 'static,
     ) -> Self {
         let inner = Inner {
             source_released: Box::new(source_released),
@@ -259,7 +259,7 @@ impl Inner {
             self.unsaved.insert(uid.into());
         }
         if !known.needs_source() {
-            (self.source_released)(uid);
+            (self.source_released)(uid, known.state == ClaimState::Done);
         }
         if !known.is_kept() {
             self.remove(uid);

@@ -17,7 +17,7 @@ use super::{
     index::{ClaimGuard, Entry, KnownClaim},
     plan::{Facts, Plan, is_record_void, plan},
     reporting::{REPORT_AFTER, RETRY_LASTING_FOR, await_change},
-    state::Transition,
+    state::{ClaimState, Transition},
     worker::ClaimWorker,
 };
 use crate::{
@@ -138,16 +138,15 @@ impl<P: Provisioner> ClaimWorker<P> {
     /// attempt that ended before its call.
     fn release_source(&self, held: &ClaimGuard) {
         // A volume that can be neither saved nor removed keeps the source of a deleted claim no longer than an open
-        // call does: its own call has ended.
-        let has_ended = |known: &KnownClaim| {
-            !known.may_have_open_call()
-                || known.state.is_open()
-                    && !known.state.is_outcome_unknown()
-                    && self.is_overdue(known)
+        // call does.
+        let is_stuck = |known: &KnownClaim| {
+            matches!(known.state, ClaimState::Saving(_) | ClaimState::Unusable(_))
+                && self.is_overdue(known)
         };
-        if !held.is(KnownClaim::needs_source) {
-            self.deps.protection.claim_finished(held.uid());
-        } else if held.is(has_ended) {
+        if !held.is(KnownClaim::needs_source) || held.is(is_stuck) {
+            let is_served = held.is(|known| known.state == ClaimState::Done);
+            self.deps.protection.claim_finished(held.uid(), is_served);
+        } else if !held.is(KnownClaim::may_have_open_call) {
             self.deps.protection.call_ended(held.uid());
         }
     }

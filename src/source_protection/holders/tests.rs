@@ -77,7 +77,7 @@ fn an_existing_finalizer_stays_while_a_claim_names_the_snapshot() {
         let mut holders = restoring(origin, peers);
         let s = snapshot("s");
         holders.on_event(&pending("b", &s));
-        assert!(holders.claim_finished("a").is_empty());
+        assert!(holders.claim_finished("a", true).is_empty());
         assert_eq!(holders.due(&s), None, "b may have been asked for by another process");
         let bound = InformerEvent::Apply(claim("b", &s, "Bound"));
         assert_eq!(
@@ -90,23 +90,29 @@ fn an_existing_finalizer_stays_while_a_claim_names_the_snapshot() {
     let mut holders = restoring(FinalizerOrigin::Added, false);
     holders.on_event(&pending("b", &snapshot("s")));
     assert_eq!(
-        names(holders.claim_finished("a")),
+        names(holders.claim_finished("a", true)),
         ["s"],
         "b has not begun, and nobody was before us"
     );
 }
 
-/// The next node of a claim that was given back may have begun before this process sees its call.
+/// The next node of a claim that was given back, or that somebody else gave another node, may have begun already.
 #[test]
-fn among_peers_a_claim_that_was_given_back_holds_its_source_until_it_is_bound() {
-    let mut holders = restoring(FinalizerOrigin::Added, true);
+fn among_peers_a_claim_that_was_not_served_here_holds_its_source_until_it_is_bound() {
     let s = snapshot("s");
-    holders.call_ended("a");
-    assert!(holders.claim_finished("a").is_empty());
-    assert_eq!(holders.due(&s), None);
-    let bound = InformerEvent::Apply(claim("a", &s, "Bound"));
-    assert_eq!(names(holders.on_event(&bound)), ["s"]);
-    assert_eq!(holders.due(&s), Some(Due::RemoveUnlessHeld("s1".into(), spaces(&[]))));
+    for has_ended in [false, true] {
+        let mut holders = restoring(FinalizerOrigin::Added, true);
+        if has_ended {
+            holders.call_ended("a");
+        }
+        assert!(holders.claim_finished("a", false).is_empty());
+        assert_eq!(holders.due(&s), None);
+        let bound = InformerEvent::Apply(claim("a", &s, "Bound"));
+        assert_eq!(names(holders.on_event(&bound)), ["s"]);
+        assert_eq!(holders.due(&s), Some(Due::RemoveUnlessHeld("s1".into(), spaces(&[]))));
+    }
+    let mut holders = restoring(FinalizerOrigin::Added, true);
+    assert_eq!(names(holders.claim_finished("a", true)), ["s"]);
 }
 
 #[test]
@@ -114,7 +120,7 @@ fn a_known_origin_is_kept() {
     let mut holders = restoring(FinalizerOrigin::Existing, false);
     let s = snapshot("s");
     holders.record_finalizer(&s, "s1", FinalizerOrigin::Added);
-    holders.claim_finished("a");
+    holders.claim_finished("a", true);
     assert_eq!(holders.due(&s), Some(Due::RemoveUnlessHeld("s1".into(), spaces(&[]))));
     let mut holders = restoring(FinalizerOrigin::Existing, false);
     holders.record_finalizer(&s, "s2", FinalizerOrigin::Added);
@@ -122,7 +128,7 @@ fn a_known_origin_is_kept() {
         holders.is_finalized(&s, "s2") && !holders.is_finalized(&s, "s1"),
         "another of its name"
     );
-    holders.claim_finished("a");
+    holders.claim_finished("a", true);
     assert_eq!(holders.due(&s), Some(Due::Remove("s2".into())));
 }
 
@@ -135,7 +141,7 @@ fn a_possibly_removed_finalizer_is_uncertain_until_it_is_read_again() {
     ] {
         let mut holders = restoring(first, false);
         let s = snapshot("s");
-        holders.claim_finished("a");
+        holders.claim_finished("a", true);
         let due = holders.due(&s);
         holders.removing_finalizer(&s);
         assert!(!holders.is_finalized(&s, "s1"));
@@ -144,7 +150,7 @@ fn a_possibly_removed_finalizer_is_uncertain_until_it_is_read_again() {
         assert!(!holders.is_finalized(&s, "s1"), "that it is needed again does not put it on");
         holders.record_finalizer(&s, "s1", again);
         assert!(holders.is_finalized(&s, "s1"));
-        holders.claim_finished("b");
+        holders.claim_finished("b", true);
         assert_eq!(holders.due(&s), due, "{first:?} is not forgotten");
     }
 }
@@ -165,12 +171,12 @@ fn a_finalizer_that_is_found_is_due_if_nobody_needs_the_snapshot() {
     for (peers, due) in [(false, true), (true, false)] {
         let mut holders = Holders::new(peers);
         holders.on_event(&pending("a", &s));
-        holders.claim_finished("a");
+        holders.claim_finished("a", true);
         assert_eq!(holders.finalizer_found(&s, "s1"), due, "a peer may work on it: {peers}");
     }
     let mut holders = restoring(FinalizerOrigin::Added, false);
     assert!(!holders.finalizer_found(&s, "s1"), "a restore is under way");
-    holders.claim_finished("a");
+    holders.claim_finished("a", true);
     assert!(holders.finalizer_found(&s, "s1"));
     assert_eq!(holders.due(&s), Some(Due::Remove("s1".into())), "it is known whose it is");
 }
@@ -229,7 +235,7 @@ fn the_time_out_of_a_source_is_not_that_of_its_namesake() {
     assert!(!holders.may_be_released(&origin(), "o1"));
     let mut holders = restoring(FinalizerOrigin::Existing, false);
     holders.on_event(&pending("b", &snapshot("s")));
-    holders.claim_finished("a");
+    holders.claim_finished("a", true);
     assert!(!holders.may_be_released(&snapshot("s"), "s2"));
 }
 
@@ -301,7 +307,7 @@ proptest! {
                 }
                 Step::Closed(uid) => {
                     sources_by_claim.remove(&uid);
-                    holders.claim_finished(&uid.to_string())
+                    holders.claim_finished(&uid.to_string(), true)
                 }
                 Step::Freed => {
                     let free = |s: &NamedSource| holders.due(s).is_some();
@@ -320,7 +326,7 @@ proptest! {
             }
         }
         for uid in 0..4_u8 {
-            holders.claim_finished(&uid.to_string());
+            holders.claim_finished(&uid.to_string(), true);
             holders.on_event(&InformerEvent::Delete(claim(&uid.to_string(), &source(0), "Pending")));
         }
         (0..3).map(source).for_each(|source| holders.finalizer_removed(&source));

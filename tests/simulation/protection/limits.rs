@@ -177,7 +177,8 @@ async fn a_volume_of_a_deleted_claim_that_cannot_be_saved_keeps_no_source_beyond
     for (kind, name, ..) in SOURCES {
         let cluster = with_sources();
         cluster.simulation.refuse("create", "persistentvolumes", 1_000_000);
-        cluster.simulation.start_with(&[SWEEP, "--retry-interval-max=1m"]);
+        let flags = ["--snapshot-orphan-sweep-interval=0", "--retry-interval-max=1m"];
+        cluster.simulation.start_with(&flags);
         cluster.add_claim("data", kind, name);
         cluster.until("the volume is made", |c| c.calls() > 0).await;
         sleep(MINUTE).await;

@@ -32,7 +32,7 @@ fn empty_index() -> ClaimIndex {
 fn index_of_node(node: Option<&str>) -> ClaimIndex {
     let node = node.map(str::to_owned);
     let identity = ProvisionerIdentity { node, ..ProvisionerIdentity::of_driver(DRIVER) };
-    ClaimIndex::new(identity, |_| {})
+    ClaimIndex::new(identity, |_, _| {})
 }
 
 /// An index whose volumes all get the name `pvc-`.
@@ -40,7 +40,7 @@ fn index_of_cut_names() -> ClaimIndex {
     let naming = VolumeNaming { uuid_length: 0, ..VolumeNaming::default() };
     ClaimIndex::new(
         ProvisionerIdentity { naming, ..ProvisionerIdentity::of_driver(DRIVER) },
-        |_| {},
+        |_, _| {},
     )
 }
 

@@ -2,12 +2,13 @@
 
 use super::*;
 
-/// The index of a leader with the claim `u`, and the UIDs for which it called `closed`.
-fn with_closings() -> (ClaimIndex, Arc<Mutex<Vec<String>>>) {
-    let closed: Arc<Mutex<Vec<String>>> = Arc::default();
+/// The index of a leader with the claim `u`, and with what it called `closed` last.
+fn with_closings() -> (ClaimIndex, Arc<Mutex<Option<bool>>>) {
+    let closed: Arc<Mutex<Option<bool>>> = Arc::default();
     let calls = Arc::clone(&closed);
     let identity = ProvisionerIdentity::of_driver(DRIVER);
-    let index = lead(ClaimIndex::new(identity, move |uid| calls.lock().push(uid.to_owned())));
+    let index =
+        lead(ClaimIndex::new(identity, move |_, is_served| *calls.lock() = Some(is_served)));
     index.on_event(InformerEvent::Apply(claim("u")));
     (index, closed)
 }
@@ -28,15 +29,15 @@ async fn closed_is_called_when_the_source_is_no_longer_needed() {
     let unknown = |index: &ClaimIndex| {
         index.on_outcome("u", &background());
     };
-    let table: [(Steps<'_>, bool); 8] = [
-        (&[], false),
-        (&[&saved], true),
-        (&[&unknown], false),
-        (&[&refused], false),
-        (&[&refused, &gone], true),
-        (&[&gone], false),
-        (&[&unknown, &gone], false),
-        (&[&gone, &refused], true),
+    let table: [(Steps<'_>, Option<bool>); 8] = [
+        (&[], None),
+        (&[&saved], Some(true)),
+        (&[&unknown], None),
+        (&[&refused], None),
+        (&[&refused, &gone], Some(false)),
+        (&[&gone], None),
+        (&[&unknown, &gone], None),
+        (&[&gone, &refused], Some(false)),
     ];
     for (number, (steps, expected)) in table.into_iter().enumerate() {
         let (index, closed) = with_closings();
@@ -44,6 +45,6 @@ async fn closed_is_called_when_the_source_is_no_longer_needed() {
         for step in steps {
             step(&index);
         }
-        assert_eq!(closed.lock().contains(&"u".to_owned()), expected, "row {number}");
+        assert_eq!(*closed.lock(), expected, "row {number}");
     }
 }
