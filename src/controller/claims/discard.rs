@@ -58,17 +58,8 @@ pub struct VolumeLists {
 struct Asked {
     /// The volumes that the next list is for.
     wanted: BTreeMap<Key, VolumeHandle>,
-    /// What a list has found for others than its caller.
+    /// What the last list has found for others than its caller.
     found: BTreeMap<Key, Option<String>>,
-}
-
-impl VolumeLists {
-    /// The claim will not ask again.
-    fn forget(&self, uid: &Key) {
-        let mut asked = self.asked.lock();
-        asked.wanted.remove(uid);
-        asked.found.remove(uid);
-    }
 }
 
 /// The result of live reads.
@@ -179,10 +170,12 @@ impl<P: Provisioner> ClaimWorker<P> {
                 asked.wanted.entry(uid.clone()).or_insert_with(|| handle.clone());
             }
         })?;
-        let others = wanted.into_keys().filter(|other| other != uid);
-        let of_others: Vec<_> = others.map(|it| (Key::clone(&it), found.remove(&it))).collect();
-        asked.lock().found.extend(of_others);
-        Ok(found.remove(uid))
+        let own = found.remove(uid);
+        let Asked { wanted: again, found: of_others } = &mut *asked.lock();
+        // Whoever has asked again meanwhile waits for a list that begins later.
+        let others = wanted.into_keys().filter(|other| other != uid && !again.contains_key(other));
+        *of_others = others.map(|it| (Key::clone(&it), found.remove(&it))).collect();
+        Ok(own)
     }
 
     /// Reports why the volume could not be removed, and tries again before anything else.
@@ -205,7 +198,6 @@ impl<P: Provisioner> ClaimWorker<P> {
         unusable: &UnusableVolume,
         objection: &str,
     ) -> Action {
-        self.volume_lists.forget(held.uid());
         let why = format!(
             "{}. The volume {:?} may be left at the driver: it is not deleted, as {objection}",
             unusable.defect, unusable.handle
