@@ -3,22 +3,27 @@
 //! Events about different objects are written concurrently, because a write takes longer than a claim
 //! needs to cause the next event. Events about one object are written one after the other. While objects
 //! are written, events give way: one is written at a time, and more once many of them wait.
+//!
+//! From [`SOFT_LIMIT`] events on, the queue accepts only final events; from [`HARD_LIMIT`] events on it accepts none.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, VecDeque, btree_map::Entry},
+    sync::Arc,
+    time::Duration,
+};
 
-use futures::{StreamExt as _, stream::FuturesUnordered};
+use futures::{StreamExt as _, stream};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::{
-    sync::{Notify, SetOnce},
+    sync::{SetOnce, mpsc, watch},
     time::{sleep, timeout},
 };
 
 use super::{
     Event, Importance, Severity, Subject,
     correlate::{Correlator, correlate},
-    lru_map::Digest,
-    pending::Pending,
+    lru_map::{Digest, digest},
     truncated,
 };
 use crate::{
@@ -32,6 +37,13 @@ use crate::{
     runtime::{Clock, Random, Tasks},
 };
 
+/// More than events that give way to objects fill; client-go has 1000.
+const SOFT_LIMIT: usize = 5000;
+/// Enough for final events of as many objects as the soft limit has events: some ten megabytes.
+const HARD_LIMIT: usize = 2 * SOFT_LIMIT;
+/// Of how many objects an event is written or waits for another attempt. While the server accepts no events, only
+/// theirs are retried.
+const MAX_BUSY: usize = 2 * MAX_CONCURRENT_WRITES;
 /// How many events are written at once while they give way to objects. Each one more costs a server that is
 /// busy, and so is slow for objects too, a tenth of the volumes that it saves (`docs/performance.md`).
 const GIVE_WAY_WRITES: usize = 1;
@@ -62,31 +74,25 @@ const STAMP_DIGITS: usize = 16;
 pub struct Recorder(Arc<Shared>);
 
 struct Shared {
-    state: Mutex<State>,
-    /// Notified when an event is added, and when the writer has finished one.
-    changed: Notify,
+    lane: EventLane,
+    /// The objects of events that are in the queue or taken from it, each with the events that come after that one.
+    objects: Mutex<BTreeMap<Digest, VecDeque<Event>>>,
+    /// The queue: one event about each object.
+    queue: mpsc::UnboundedSender<(Digest, Event)>,
+    /// The number of events that are neither written nor given up.
+    unwritten: watch::Sender<usize>,
+    correlator: Mutex<Correlator>,
+    /// The number of events that are being written.
+    writing: watch::Sender<usize>,
+    /// Held by the event that is written next.
+    next: tokio::sync::Mutex<()>,
+    /// The nanoseconds in the last event's name, to keep names unique if the clock does not advance.
+    last_stamp: Mutex<u64>,
     /// The process shuts down, so that there is no time for long waits.
     shutdown: SetOnce<()>,
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
     metrics: ApiMetrics,
-}
-
-#[derive(Default)]
-struct State {
-    pending: Pending,
-    /// The nanoseconds in the last event's name, to keep names unique if the clock does not advance.
-    last_stamp: u64,
-}
-
-/// An event that the writer has taken from the queue.
-#[derive(Debug)]
-struct Attempt {
-    /// The digest of the event's object.
-    object: Digest,
-    event: Event,
-    /// The number of attempts so far.
-    attempts: u32,
 }
 
 impl Recorder {
@@ -98,16 +104,28 @@ impl Recorder {
         random: Arc<dyn Random>,
         metrics: &Metrics,
     ) -> Self {
+        let (queue, mut queued) = mpsc::unbounded_channel();
         let shared = Arc::new(Shared {
-            state: Mutex::default(),
-            changed: Notify::new(),
+            lane,
+            objects: Mutex::default(),
+            queue,
+            unwritten: watch::Sender::default(),
+            correlator: Mutex::default(),
+            writing: watch::Sender::default(),
+            next: tokio::sync::Mutex::default(),
+            last_stamp: Mutex::default(),
             shutdown: SetOnce::new(),
             clock,
             random,
             metrics: metrics.api.clone(),
         });
         let writer = Arc::clone(&shared);
-        tasks.spawn_critical("events", async move { writer.write_for_ever(&lane).await });
+        tasks.spawn_critical("events", async move {
+            let queued = stream::poll_fn(|cx| queued.poll_recv(cx));
+            queued
+                .for_each_concurrent(MAX_BUSY, |(object, event)| writer.advance(object, event))
+                .await;
+        });
         Self(shared)
     }
 
@@ -120,17 +138,8 @@ impl Recorder {
     /// events that are left. Shortens the time between attempts from now on, for shutdown.
     pub async fn drain(&self, limit: Duration) -> usize {
         let _ = self.0.shutdown.set(());
-        let drained = async {
-            loop {
-                // Created before the check, so that a change between check and wait is not missed.
-                let changed = self.0.changed.notified();
-                if self.0.unwritten() == 0 {
-                    return;
-                }
-                changed.await;
-            }
-        };
-        let _ = tokio::time::timeout(limit, drained).await;
+        let mut unwritten = self.0.unwritten.subscribe();
+        let _ = timeout(limit, unwritten.wait_for(|left| *left == 0)).await;
         self.0.unwritten()
     }
 }
@@ -216,7 +225,7 @@ impl ComponentRecorder {
 impl Shared {
     /// The number of events that are neither written nor given up.
     fn unwritten(&self) -> usize {
-        self.state.lock().pending.unwritten()
+        *self.unwritten.borrow()
     }
 
     /// A name that no other event of this process has: `<object>.<hex nanoseconds>`, or a UUID if the object's
@@ -227,108 +236,96 @@ impl Shared {
         }
         // Fits until the year 2554.
         let now = u64::try_from(now.as_nanosecond()).unwrap_or_default();
-        let mut state = self.state.lock();
-        state.last_stamp = now.max(state.last_stamp + 1);
-        format!("{object}.{:x}", state.last_stamp)
+        let mut last_stamp = self.last_stamp.lock();
+        *last_stamp = now.max(*last_stamp + 1);
+        format!("{object}.{:x}", *last_stamp)
     }
 
     fn push(&self, event: Event) {
-        if !self.state.lock().pending.push(event) {
-            self.metrics.event_dropped("queue_full");
+        let limit = match event.importance {
+            Importance::Repeatable => SOFT_LIMIT,
+            Importance::Final => HARD_LIMIT,
+        };
+        if self.unwritten() >= limit {
+            return self.metrics.event_dropped("queue_full");
         }
-        self.changed.notify_waiters();
-    }
-
-    async fn write_for_ever(&self, lane: &EventLane) {
-        let mut correlator = Correlator::default();
-        let (mut writes, mut retries) = (FuturesUnordered::new(), FuturesUnordered::new());
-        loop {
-            let limit = self.max_writes(lane);
-            let has_room = writes.len() < limit;
-            tokio::select! {
-                biased;
-                Some((object, failed)) = writes.next() => match failed {
-                    Some(attempt) => retries.push(self.retry(attempt)),
-                    None => self.finish(object),
-                },
-                Some(attempt) = retries.next(), if has_room => writes.push(self.write(lane, attempt)),
-                attempt = self.next(&mut correlator), if has_room => writes.push(self.write(lane, attempt)),
-                () = sleep(GIVE_WAY_RECHECK), if limit < MAX_CONCURRENT_WRITES => {}
+        self.unwritten.send_modify(|left| *left += 1);
+        let about = &event.about;
+        let object = digest(&[&about.kind, &about.namespace, &about.name, &about.uid]);
+        match self.objects.lock().entry(object) {
+            Entry::Occupied(busy) => busy.into_mut().push_back(event),
+            Entry::Vacant(idle) => {
+                idle.insert(VecDeque::new());
+                self.enqueue(object, event);
             }
         }
+    }
+
+    fn enqueue(&self, object: Digest, event: Event) {
+        // Fails only once the writer has ended, and so the process.
+        let _ = self.queue.send((object, event));
+    }
+
+    /// Writes an event or drops it, and puts the next one about its object at the end of the queue.
+    async fn advance(&self, object: Digest, event: Event) {
+        let correlated = correlate(&mut self.correlator.lock(), event, self.clock.wall());
+        match correlated {
+            Some(event) => self.write(&event).await,
+            None => self.metrics.event_dropped("rate_limited"),
+        }
+        self.unwritten.send_modify(|left| *left -= 1);
+        let mut objects = self.objects.lock();
+        match objects.get_mut(&object).and_then(VecDeque::pop_front) {
+            Some(next) => self.enqueue(object, next),
+            None => _ = objects.remove(&object),
+        }
+    }
+
+    /// Writes an event, or gives it up.
+    async fn write(&self, event: &Event) {
+        let name = &*event.name;
+        for attempt in 1.. {
+            self.turn().await;
+            let written = write_once(&self.lane, event).await;
+            self.writing.send_modify(|writing| *writing -= 1);
+            match written.err().and_then(|error| Some((why_dropped(&error)?, error))) {
+                None => return,
+                Some((UNREACHABLE, error)) if attempt < MAX_ATTEMPTS => {
+                    tracing::error!(event = name, %error, "Unable to write event (may retry after sleeping)");
+                }
+                Some((reason, error)) => {
+                    if reason == POINTLESS {
+                        tracing::debug!(event = name, %error, "Server rejected event (will not retry!)");
+                    } else {
+                        tracing::error!(event = name, %error, "Unable to write event (will not retry!)");
+                    }
+                    return self.metrics.event_dropped(reason);
+                }
+            }
+            // So that many clients do not retry at the same time after an outage.
+            let share = if attempt == 1 { self.random.unit() } else { 1.0 };
+            if timeout(RETRY_INTERVAL.mul_f64(share), self.shutdown.wait()).await.is_ok() {
+                sleep(SHUTDOWN_RETRY_INTERVAL).await;
+            }
+        }
+    }
+
+    /// Waits until one more event may be written, and counts it.
+    async fn turn(&self) {
+        let _next = self.next.lock().await;
+        let mut writing = self.writing.subscribe();
+        let has_room = |writing: &usize| *writing < self.max_writes();
+        while timeout(GIVE_WAY_RECHECK, writing.wait_for(has_room)).await.is_err() {}
+        self.writing.send_modify(|writing| *writing += 1);
     }
 
     /// How many events may be written at once.
-    fn max_writes(&self, lane: &EventLane) -> usize {
-        if lane.object_writes.is_quiet(GIVE_WAY_RECHECK) || self.shutdown.initialized() {
+    fn max_writes(&self) -> usize {
+        if self.lane.object_writes.is_quiet(GIVE_WAY_RECHECK) || self.shutdown.initialized() {
             MAX_CONCURRENT_WRITES
         } else {
-            max_writes_beside_objects(self.state.lock().pending.waiting())
+            max_writes_beside_objects(self.unwritten())
         }
-    }
-
-    /// Waits for a new event about an object that is not busy. Cancel safe.
-    async fn next(&self, correlator: &mut Correlator) -> Attempt {
-        loop {
-            // Created before the check, so that a change between check and wait is not missed.
-            let changed = self.changed.notified();
-            let taken = self.state.lock().pending.take();
-            let Some((object, event)) = taken else {
-                changed.await;
-                continue;
-            };
-            if let Some(event) = correlate(correlator, event, self.clock.wall()) {
-                return Attempt { object, event, attempts: 0 };
-            }
-            self.metrics.event_dropped("rate_limited");
-            self.finish(object);
-        }
-    }
-
-    /// The event about `object` that was taken is written or given up.
-    fn finish(&self, object: Digest) {
-        self.state.lock().pending.finish(object);
-        self.changed.notify_waiters();
-    }
-
-    /// Returns the attempt again once it is due.
-    fn retry(&self, attempt: Attempt) -> impl Future<Output = Attempt> {
-        // So that many clients do not retry at the same time after an outage.
-        let share = if attempt.attempts == 1 { self.random.unit() } else { 1.0 };
-        let shut_down = timeout(RETRY_INTERVAL.mul_f64(share), self.shutdown.wait());
-        async move {
-            if shut_down.await.is_ok() {
-                sleep(SHUTDOWN_RETRY_INTERVAL).await;
-            }
-            attempt
-        }
-    }
-
-    /// Tries to write an event. Returns it if it is to be retried.
-    async fn write(&self, lane: &EventLane, attempt: Attempt) -> (Digest, Option<Attempt>) {
-        let attempt = Attempt { attempts: attempt.attempts + 1, ..attempt };
-        let Attempt { object, event, attempts } = &attempt;
-        let name = &*event.name;
-        let failure = write_once(lane, event)
-            .await
-            .err()
-            .and_then(|error| Some((why_dropped(&error)?, error)));
-        match failure {
-            None => {}
-            Some((UNREACHABLE, error)) if *attempts < MAX_ATTEMPTS => {
-                tracing::error!(event = name, %error, "Unable to write event (may retry after sleeping)");
-                return (*object, Some(attempt));
-            }
-            Some((reason, error)) => {
-                if reason == POINTLESS {
-                    tracing::debug!(event = name, %error, "Server rejected event (will not retry!)");
-                } else {
-                    tracing::error!(event = name, %error, "Unable to write event (will not retry!)");
-                }
-                self.metrics.event_dropped(reason);
-            }
-        }
-        (*object, None)
     }
 }
 

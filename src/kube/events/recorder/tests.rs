@@ -1,8 +1,10 @@
 //! Tests of the recorder against a scripted server, under paused time.
 
+use std::collections::BTreeSet;
+
 use http::Method;
 use kube::core::Status;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::{
@@ -40,9 +42,17 @@ fn start_on(lane: EventLane) -> (Recorder, Metrics) {
 
 /// Records an event about this claim.
 fn record(recorder: &Recorder, name: &str, message: &str) {
+    recorder.for_component("driver").event(claim(name), Severity::Normal, "Reason", message);
+}
+
+fn claim(name: &str) -> Subject {
     let kind = "PersistentVolumeClaim".into();
-    let claim = Subject { kind, namespace: "ns".into(), name: name.into(), ..Subject::default() };
-    recorder.for_component("driver").event(claim, Severity::Normal, "Reason", message);
+    Subject { kind, namespace: "ns".into(), name: name.into(), ..Subject::default() }
+}
+
+/// The name of the object that the request's event is about.
+fn object(request: &RecordedRequest) -> Value {
+    request.json()["involvedObject"]["name"].clone()
 }
 
 /// Waits until all events are written or given up, without shutting down.
@@ -54,9 +64,7 @@ async fn drained(recorder: &Recorder) {
 
 #[tokio::test(start_paused = true)]
 async fn an_event_is_attempted_12_times_10_seconds_apart_and_delays_only_events_of_its_object() {
-    let object = |request: &RecordedRequest| request.json()["involvedObject"]["name"].clone();
-    let server =
-        Server::new(move |_, request| if object(request) == "c" { away() } else { written() });
+    let server = Server::new(|_, request| if object(request) == "c" { away() } else { written() });
     let (recorder, metrics) = start(&server);
     record(&recorder, "c", "first");
     record(&recorder, "c", "second");
@@ -73,6 +81,42 @@ async fn an_event_is_attempted_12_times_10_seconds_apart_and_delays_only_events_
     assert!(gaps[1..].iter().all(|gap| *gap == 10), "{gaps:?}");
     let dropped = "provisioner_events_dropped_total{reason=\"unreachable\"} 2";
     assert!(metrics.text().contains(dropped));
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_the_server_accepts_no_event_those_of_few_objects_are_attempted() {
+    let server = Server::new(|_, _| away());
+    let (recorder, _) = start(&server);
+    for n in 0..2 * MAX_BUSY {
+        record(&recorder, &format!("c{n}"), "m");
+    }
+    sleep(Duration::from_secs(60)).await;
+    let requests = server.requests();
+    let objects: BTreeSet<_> = requests.iter().map(|it| object(it).to_string()).collect();
+    assert_eq!((objects.len(), recorder.0.unwritten()), (MAX_BUSY, 2 * MAX_BUSY));
+    drained(&recorder).await;
+    assert_eq!(server.requests().len(), 2 * MAX_BUSY * 12);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_queue_takes_final_events_up_to_its_hard_limit() {
+    let server = slow(0);
+    let (recorder, metrics) = start(&server);
+    let last = || {
+        let driver = recorder.for_component("driver");
+        driver.final_event(claim("o"), Severity::Normal, "Reason", "last");
+    };
+    (0..SOFT_LIMIT).for_each(|n| record(&recorder, &format!("c{n}"), "first"));
+    record(&recorder, "c0", "again");
+    record(&recorder, "new", "first");
+    assert_eq!(recorder.0.unwritten(), SOFT_LIMIT);
+    (SOFT_LIMIT..=HARD_LIMIT).for_each(|_| last());
+    assert_eq!(recorder.0.unwritten(), HARD_LIMIT);
+    drained(&recorder).await;
+    assert_eq!(server.requests().len(), HARD_LIMIT);
+    let dropped = "provisioner_events_dropped_total{reason=\"queue_full\"} 3\n";
+    assert!(metrics.text().contains(dropped));
+    assert!(recorder.0.objects.lock().is_empty(), "its memory is freed");
 }
 
 #[tokio::test(start_paused = true)]
