@@ -96,12 +96,13 @@ impl Nodes {
 
     /// A single node with the driver on it, in the topology `segments`; nothing is watched.
     pub fn fixed(driver: &str, name: &str, segments: &BTreeMap<String, String>) -> Self {
-        let metadata = |labels| Metadata { name: Some(name.into()), labels, ..Metadata::default() };
         let topology_keys = segments.keys().cloned().collect();
         let drivers = vec![CsiNodeDriver { name: driver.to_owned(), topology_keys }];
-        let csi_node =
-            CsiNode { metadata: metadata(BTreeMap::new()), spec: CsiNodeSpec { drivers } };
-        let node = Node { metadata: metadata(segments.clone()) };
+        let metadata = Metadata { name: Some(name.into()), ..Metadata::default() };
+        let csi_node = CsiNode { metadata, spec: CsiNodeSpec { drivers } };
+        let labels = segments.clone();
+        let metadata = Metadata { name: Some(name.into()), labels, ..Metadata::default() };
+        let node = Node { metadata };
         Self::listed_once(driver, vec![csi_node], vec![node])
     }
 

@@ -149,7 +149,7 @@ impl<V: View> Informer<V> {
         match &event {
             // Whatever an earlier list has shown before it broke off.
             Event::Init => self.listed = Listed::default(),
-            Event::InitApply(object) => self.listed.add(object.metadata()),
+            Event::InitApply(object) => self.listed.add(object.uid()),
             Event::InitDone => self.refusals = 0,
             Event::Apply(_) | Event::Delete(_) => {
                 self.refusals = 0;

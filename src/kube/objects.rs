@@ -25,6 +25,8 @@ pub use self::metadata::Metadata;
 pub trait View:
     for<'de> Deserialize<'de> + Clone + std::fmt::Debug + Send + Sync + 'static
 {
+    /// What is read of the labels: all, or nothing.
+    type Labels;
     /// The API group; empty for the core group.
     const GROUP: &'static str;
     /// The version within the group.
@@ -43,7 +45,7 @@ pub trait View:
     };
 
     /// The object's metadata.
-    fn meta(&self) -> &Metadata;
+    fn meta(&self) -> &Metadata<Self::Labels>;
 
     /// Group and version, such as `storage.k8s.io/v1`.
     fn api_version() -> Cow<'static, str> {
@@ -99,13 +101,7 @@ pub fn of_json<V: View>(object: &serde_json::Value) -> serde_json::Result<V> {
 /// Declares a view: the names of its kind, and a struct with `metadata` and the given fields. After
 /// the scope, `+ labels` makes it read labels.
 macro_rules! view {
-    ($(#[$doc:meta])* $name:ident: $scope:ident $group:literal $($rest:tt)*) => {
-        view! { @as "Metadata::deserialize" $(#[$doc])* $name: $scope $group $($rest)* }
-    };
-    ($(#[$doc:meta])* $name:ident: $scope:ident + labels $group:literal $($rest:tt)*) => {
-        view! { @as "crate::kube::objects::metadata::labelled" $(#[$doc])* $name: $scope $group $($rest)* }
-    };
-    (@as $metadata:tt $(#[$doc:meta])* $name:ident: $scope:ident $group:literal $version:literal $kind:literal $plural:literal {
+    ($(#[$doc:meta])* $name:ident: $scope:ident $(+ $labels:ident)? $group:literal $version:literal $kind:literal $plural:literal {
         $($(#[$field_doc:meta])* $field:ident: $type:ty,)*
     }) => {
         $(#[$doc])*
@@ -113,23 +109,25 @@ macro_rules! view {
         #[serde(rename_all = "camelCase", default)]
         pub struct $name {
             /// The metadata, for some kinds with labels.
-            #[serde(deserialize_with = $metadata)]
-            pub metadata: Metadata,
+            pub metadata: Metadata<view!(@labels $($labels)?)>,
             $($(#[$field_doc])* pub $field: $type,)*
         }
 
         impl View for $name {
+            type Labels = view!(@labels $($labels)?);
             const GROUP: &'static str = $group;
             const VERSION: &'static str = $version;
             const KIND: &'static str = $kind;
             const PLURAL: &'static str = $plural;
             const NAMESPACED: bool = view!(@namespaced $scope);
 
-            fn meta(&self) -> &Metadata {
+            fn meta(&self) -> &Metadata<Self::Labels> {
                 &self.metadata
             }
         }
     };
+    (@labels) => { serde::de::IgnoredAny };
+    (@labels labels) => { BTreeMap<String, String> };
     (@namespaced Namespaced) => { true };
     (@namespaced Cluster) => { false };
 }
@@ -470,11 +468,11 @@ pub(super) struct AnyObject {
     pub(super) metadata: Metadata,
 }
 
-/// Reads a list that Go serializes as null if it is nil.
-fn null_as_empty<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
+/// Reads a list or map that Go serializes as null if it is nil.
+fn null_as_empty<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
-    T: Deserialize<'de>,
+    T: Default + Deserialize<'de>,
 {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }

@@ -8,7 +8,7 @@ use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},
 };
 
-use crate::kube::objects::{Metadata, View};
+use crate::kube::objects::View;
 
 /// The objects of a complete list, readable or not: what is known and not among them has vanished.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -23,13 +23,13 @@ impl Listed {
     /// These objects.
     pub fn of<'a, V: View>(objects: impl IntoIterator<Item = &'a V>) -> Self {
         let mut listed = Self::default();
-        objects.into_iter().for_each(|object| listed.add(object.meta()));
+        objects.into_iter().for_each(|object| listed.add(object.meta().uid.as_deref()));
         listed.take()
     }
 
-    /// The list in progress shows another object.
-    pub(super) fn add(&mut self, object: &Metadata) {
-        match &object.uid {
+    /// The list in progress shows another object, with this UID if it could be read.
+    pub(super) fn add(&mut self, uid: Option<&str>) {
+        match uid {
             Some(uid) => self.uids.push(hash(uid)),
             None => self.is_any_unknown = true,
         }
@@ -78,7 +78,7 @@ mod tests {
     fn listed(uids: &[Option<&str>]) -> Listed {
         let mut listed = Listed::default();
         for uid in uids {
-            listed.add(&Metadata { uid: uid.map(Into::into), ..Metadata::default() });
+            listed.add(*uid);
         }
         listed.take()
     }

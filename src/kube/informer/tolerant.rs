@@ -46,15 +46,20 @@ impl<V: View> Tolerant<V> {
             let AnyObject { metadata } = serde_json::from_str(object).unwrap_or_default();
             Unreadable { metadata: Box::new(metadata), fault: fault(&error) }
         });
-        let mut read = Self { version: ObjectMeta::default(), object };
-        read.version.resource_version =
-            read.metadata().resource_version.as_deref().map(str::to_owned);
-        read
+        let version = match &object {
+            Ok(object) => &object.meta().resource_version,
+            Err(unreadable) => &unreadable.metadata.resource_version,
+        };
+        let resource_version = version.as_deref().map(str::to_owned);
+        Self { version: ObjectMeta { resource_version, ..ObjectMeta::default() }, object }
     }
 
-    /// The object's metadata, if they can be read.
-    pub(super) fn metadata(&self) -> &Metadata {
-        self.object.as_ref().map_or_else(|unreadable| &*unreadable.metadata, View::meta)
+    /// The object's UID, if it can be read.
+    pub(super) fn uid(&self) -> Option<&str> {
+        match &self.object {
+            Ok(object) => object.meta().uid.as_deref(),
+            Err(unreadable) => unreadable.metadata.uid.as_deref(),
+        }
     }
 }
 
