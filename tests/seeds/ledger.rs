@@ -140,6 +140,8 @@ struct LeaseTruth {
 struct CallsTruth {
     /// When the first of them since the last that left nothing began.
     first: Option<Instant>,
+    /// What was so until then its sender can have known, as long as it was shown that.
+    awake: Option<Instant>,
     /// For how long each process that sent one since then could have recorded it on the claim.
     senders: BTreeMap<String, Sender>,
     /// How many began since then.
@@ -449,7 +451,9 @@ impl Ledger {
         let mut inner = self.inner.lock();
         // What a claim says of its volume ends no call, as its user may write it.
         let shown = self.watching.known_until(process, watching::VOLUMES);
-        let known = shown.min(self.watching.awake_until(process));
+        // A process may stand still between its last look and its call.
+        let awake = self.watching.awake_until(process);
+        let known = shown.min(awake);
         let bound = inner.all_had(name, self.lists.first_since(process, works), known);
         let beside = inner.unknown_beside(process, name);
         // Whoever had it open before leads no longer, and may end later.
@@ -464,7 +468,9 @@ impl Ledger {
         calls.shown = Some(shown);
         calls.since += 1;
         let first = Instant::now();
-        calls.first.get_or_insert(first);
+        if calls.first.is_none() {
+            (calls.first, calls.awake) = (Some(first), Some(awake));
+        }
         calls.senders.entry(process.to_owned()).or_insert(Sender { first, until: None });
         calls.open = Some(process.to_owned());
         let repeats = calls.unfinished.contains_key(process);

@@ -181,9 +181,9 @@ impl Inner {
     /// Whether the volume was saved when the first call for the other had begun, or so shortly before that
     /// its sender need not have been shown it.
     pub(super) fn was_saved_beside(&self, image: &str, other: &str) -> bool {
-        let Some(first) = self.calls.get(other).and_then(|calls| calls.first) else { return false };
+        let Some(known) = self.calls.get(other).and_then(|calls| calls.awake) else { return false };
         let mut volumes = self.volumes.values().filter(|volume| image_of(&volume.handle) == image);
-        volumes.any(|volume| volume.created.is_some_and(|created| created + STALE > first))
+        volumes.any(|volume| volume.created.is_some_and(|created| created > known))
     }
 
     /// Whether the volume was saved under a name that no process looks up but by a list, and no watch had
