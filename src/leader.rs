@@ -15,7 +15,7 @@
 mod decide;
 mod elector;
 mod identity;
-mod leases;
+pub(crate) mod leases;
 mod record;
 mod settings;
 
@@ -23,7 +23,6 @@ pub use self::{
     decide::Loss,
     elector::{ElectionDeps, lead},
     identity::{CandidateIdentity, event_component, lease_name, namespace, pod_uid_from_token},
-    leases::Leases,
     record::holder,
     settings::ElectionSettings,
 };

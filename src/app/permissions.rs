@@ -15,7 +15,7 @@ use crate::{
         objects::{StorageClass, VolumeSnapshot},
     },
     leader,
-    leader::Leases,
+    leader::leases,
     preflight,
     preflight::{Feature, MissingPermissions, Preflight},
 };
@@ -71,7 +71,7 @@ impl Program<'_> {
     /// Emits events about missing permissions on the Lease, if there is one that can be read.
     async fn report(&self, missing: &[MissingPermissions]) {
         let Some((namespace, name)) = self.base.lease_name() else { return };
-        let Ok(lease) = Leases::get(&self.base.lanes.reviews, &namespace, &name).await else {
+        let Ok(lease) = leases::get(&self.base.lanes.reviews, &namespace, &name).await else {
             return;
         };
         let events = self.recorder.for_component(self.base.driver.name());

@@ -9,13 +9,14 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    ElectionSettings, Leases, Loss,
+    ElectionSettings, Loss,
     decide::{Observation, ObservedLease, Step, decide},
+    leases,
     record::{holder, micro_time, record_of, transitions, written},
     settings::JITTER,
 };
 use crate::{
-    kube::ApiError,
+    kube::{ApiError, Client},
     metrics::LeaderMetrics,
     runtime::{Clock, Gate, Random, sleep_until_boot},
 };
@@ -54,14 +55,14 @@ pub struct ElectionDeps {
 /// # Errors
 /// This process lost the Lease, and released nothing.
 pub async fn lead(
-    leases: impl Leases,
+    client: Client,
     settings: ElectionSettings,
     deps: ElectionDeps,
     on_change: impl FnMut(bool, Option<&Lease>) + Send,
     stop: CancellationToken,
 ) -> Result<(), Loss> {
     let mut elector = Elector {
-        leases,
+        client,
         settings,
         deps,
         on_change,
@@ -85,8 +86,8 @@ pub async fn lead(
 }
 
 /// A candidate.
-struct Elector<L, C> {
-    leases: L,
+struct Elector<C> {
+    client: Client,
     settings: ElectionSettings,
     deps: ElectionDeps,
     on_change: C,
@@ -119,7 +120,7 @@ enum Attempted {
     Lost(Loss),
 }
 
-impl<L: Leases, C: FnMut(bool, Option<&Lease>) + Send> Elector<L, C> {
+impl<C: FnMut(bool, Option<&Lease>) + Send> Elector<C> {
     async fn run(&mut self) -> Loss {
         self.acquire().await;
         self.report_leading();
@@ -163,7 +164,7 @@ impl<L: Leases, C: FnMut(bool, Option<&Lease>) + Send> Elector<L, C> {
         let Some(lease) = &self.lease else { return false };
         let ElectionSettings { namespace, lease_name, .. } = &self.settings;
         let version = lease.metadata.resource_version.as_deref().unwrap_or_default();
-        let mut watch = self.leases.watch(namespace, lease_name, version);
+        let mut watch = leases::watch(&self.client, namespace, lease_name, version);
         loop {
             let Step::Wait(until) = self.step() else { return true };
             let read_at =
@@ -270,7 +271,7 @@ impl<L: Leases, C: FnMut(bool, Option<&Lease>) + Send> Elector<L, C> {
 
     /// Reads the Lease. A record counts as observed from the arrival of the response.
     async fn read(&mut self) -> Result<(), ApiError> {
-        match self.leases.get(&self.settings.namespace, &self.settings.lease_name).await {
+        match leases::get(&self.client, &self.settings.namespace, &self.settings.lease_name).await {
             Ok(lease) => self.on_lease(lease),
             Err(error) if error.is_not_found() => self.on_lease_not_found(),
             Err(error) => return Err(error),
@@ -326,7 +327,8 @@ impl<L: Leases, C: FnMut(bool, Option<&Lease>) + Send> Elector<L, C> {
             self.written.remove(LAST_SUCCESS);
         }
         self.written.push(record.clone());
-        let lease = self.leases.write(&written(base, record.clone(), &self.settings)).await?;
+        let lease =
+            leases::write(&self.client, &written(base, record.clone(), &self.settings)).await?;
         self.term = Some(Term { transitions: transitions(&record), renewed: sent });
         // As written, and as an admission webhook may have changed it.
         self.written = vec![record, record_of(&lease)];
@@ -379,7 +381,9 @@ impl<L: Leases, C: FnMut(bool, Option<&Lease>) + Send> Elector<L, C> {
             lease_transitions: record.lease_transitions,
             ..LeaseSpec::default()
         };
-        self.leases.write(&written(Some(lease.clone()), empty, &self.settings)).await.map(drop)
+        leases::write(&self.client, &written(Some(lease.clone()), empty, &self.settings))
+            .await
+            .map(drop)
     }
 
     fn report_leading(&mut self) {
@@ -430,9 +434,5 @@ impl<L: Leases, C: FnMut(bool, Option<&Lease>) + Send> Elector<L, C> {
     }
 }
 
-#[cfg(test)]
-mod fake;
-#[cfg(test)]
-mod simulation;
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,5 @@
 //! Reads, watches and writes Leases.
 
-use std::future::Future;
-
 use futures::{
     StreamExt as _, TryStreamExt as _,
     stream::{self, BoxStream},
@@ -14,33 +12,9 @@ use crate::kube::{ApiError, Client, name::check_namespace, url::segment};
 /// The server ends a watch after this time, in seconds.
 const WATCH_SECONDS: u32 = 290;
 
-/// The requests of an election.
-pub trait Leases: Send + Sync {
-    /// GET.
-    fn get(
-        &self,
-        namespace: &str,
-        name: &str,
-    ) -> impl Future<Output = Result<Lease, ApiError>> + Send;
-
-    /// POST, or PUT of a Lease with a `resourceVersion`, which fails if that is outdated. May have been
-    /// carried out although it failed here.
-    fn write(&self, lease: &Lease) -> impl Future<Output = Result<Lease, ApiError>> + Send;
-
-    /// Watches one Lease from a version on. The stream may end at any time, with or without an error.
-    fn watch(
-        &self,
-        namespace: &str,
-        name: &str,
-        version: &str,
-    ) -> BoxStream<'static, Result<WatchEvent<Lease>, ApiError>>;
-}
-
-// === impl Client ===
-
 /// The Leases of a namespace, whose name kube-rs writes into the URL as it is. A Lease's name needs no check:
 /// [`lease_name`](super::lease_name) leaves only letters, digits and dashes.
-fn leases(client: &Client, namespace: &str) -> Result<Api<Lease>, ApiError> {
+fn api(client: &Client, namespace: &str) -> Result<Api<Lease>, ApiError> {
     check_namespace(namespace)?;
     Ok(Api::namespaced(client.kube(), &segment(namespace)))
 }
@@ -49,40 +23,42 @@ fn failed(error: kube::Error) -> ApiError {
     ApiError::of_kube(error, "leases.coordination.k8s.io")
 }
 
-impl Leases for Client {
-    async fn get(&self, namespace: &str, name: &str) -> Result<Lease, ApiError> {
-        leases(self, namespace)?.get(name).await.map_err(failed)
-    }
+/// GET.
+pub(crate) async fn get(client: &Client, namespace: &str, name: &str) -> Result<Lease, ApiError> {
+    api(client, namespace)?.get(name).await.map_err(failed)
+}
 
-    async fn write(&self, lease: &Lease) -> Result<Lease, ApiError> {
-        let ObjectMeta { namespace, name, resource_version, .. } = &lease.metadata;
-        let api = leases(self, namespace.as_deref().unwrap_or_default())?;
-        let parameters = PostParams::default();
-        let written = match (name, resource_version) {
-            (Some(name), Some(_)) => api.replace(name, &parameters, lease).await,
-            _ => api.create(&parameters, lease).await,
-        };
-        written.map_err(failed)
-    }
+/// POST, or PUT of a Lease with a `resourceVersion`, which fails if that is outdated. May have been
+/// carried out although it failed here.
+pub(super) async fn write(client: &Client, lease: &Lease) -> Result<Lease, ApiError> {
+    let ObjectMeta { namespace, name, resource_version, .. } = &lease.metadata;
+    let api = api(client, namespace.as_deref().unwrap_or_default())?;
+    let parameters = PostParams::default();
+    let written = match (name, resource_version) {
+        (Some(name), Some(_)) => api.replace(name, &parameters, lease).await,
+        _ => api.create(&parameters, lease).await,
+    };
+    written.map_err(failed)
+}
 
-    fn watch(
-        &self,
-        namespace: &str,
-        name: &str,
-        version: &str,
-    ) -> BoxStream<'static, Result<WatchEvent<Lease>, ApiError>> {
-        let parameters = WatchParams::default()
-            .fields(&format!("metadata.name={name}"))
-            .timeout(WATCH_SECONDS)
-            .disable_bookmarks();
-        let (api, version) = (leases(self, namespace), version.to_owned());
-        stream::once(async move { api?.watch(&parameters, &version).await.map_err(failed) })
-            .map_ok(|events| events.map_err(failed))
-            .try_flatten()
-            .map(|event| match event {
-                Ok(WatchEvent::Error(status)) => Err(ApiError::from(*status)),
-                event => event,
-            })
-            .boxed()
-    }
+/// Watches one Lease from a version on. The stream may end at any time, with or without an error.
+pub(super) fn watch(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+    version: &str,
+) -> BoxStream<'static, Result<WatchEvent<Lease>, ApiError>> {
+    let parameters = WatchParams::default()
+        .fields(&format!("metadata.name={name}"))
+        .timeout(WATCH_SECONDS)
+        .disable_bookmarks();
+    let (api, version) = (api(client, namespace), version.to_owned());
+    stream::once(async move { api?.watch(&parameters, &version).await.map_err(failed) })
+        .map_ok(|events| events.map_err(failed))
+        .try_flatten()
+        .map(|event| match event {
+            Ok(WatchEvent::Error(status)) => Err(ApiError::from(*status)),
+            event => event,
+        })
+        .boxed()
 }

@@ -68,6 +68,15 @@ pub(crate) fn flip_policy(core: &Core, dice: &Dice) {
     }
 }
 
+/// Who leads, and since when, stays as it is.
+pub(crate) fn write_on_lease(core: &Core, dice: &Dice) {
+    let Some(lease) = core.api.list("Lease", "default").pop() else { return };
+    let patch = json!({"metadata": {"labels": {"by-hand": dice.within(0..1_000).to_string()}}});
+    if core.api.merge("Lease", "default", text(&lease, "/metadata/name"), &patch).is_ok() {
+        core.ledger.log("admin: writes on the Lease");
+    }
+}
+
 fn strip_finalizers(core: &Core, dice: &Dice) {
     let Some(volume) = some_volume(core, dice) else { return };
     let name = text(&volume, "/metadata/name");

@@ -1,10 +1,10 @@
-//! Disruptions around the program: of watches, rights, quota and the driver's process.
+//! Disruptions around the program: of watches, rights, the Lease, quota and the driver's process.
 
 use std::sync::Arc;
 
 use tokio::time::sleep;
 
-use super::{core::Core, dice::Dice};
+use super::{admins, core::Core, dice::Dice};
 
 const KINDS: [&str; 4] =
     ["persistentvolumes", "persistentvolumeclaims", "persistentvolumeclaims", "storageclasses"];
@@ -48,6 +48,25 @@ pub(crate) async fn run(core: Arc<Core>) {
             _ => {
                 let (verb, resource) = *dice.pick(&RIGHTS);
                 core.forbid(verb, resource, dice.stretch(500..60_000));
+            }
+        }
+    }
+}
+
+/// Holds up the watches of the Lease, takes rights on it, and writes on it by hand, until all is healed.
+pub(crate) async fn of_lease(core: Arc<Core>) {
+    let dice = Dice::new(core.seed, "lease");
+    while !core.is_healed() {
+        sleep(dice.stretch(500..30_000)).await;
+        if core.is_healed() {
+            return;
+        }
+        match dice.within(0..5) {
+            0 => core.hold_up("leases", dice.stretch(200..60_000)),
+            1 => admins::write_on_lease(&core, &dice),
+            _ => {
+                let verb = *dice.pick(&["get", "update", "watch"]);
+                core.forbid(verb, "leases", dice.stretch(500..60_000));
             }
         }
     }

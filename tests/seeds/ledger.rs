@@ -131,7 +131,8 @@ struct VolumeTruth {
 struct LeaseTruth {
     holder: String,
     since: Instant,
-    version: String,
+    /// As it was written last, other than by hand.
+    spec: Value,
     written: Instant,
 }
 
@@ -733,6 +734,13 @@ impl Ledger {
         let names =
             same.map(|volume| volume.name.clone()).chain([name_of(image_of(handle)).to_owned()]);
         names.collect::<BTreeSet<_>>().into_iter().collect()
+    }
+
+    /// Whether one leads, by the Lease.
+    pub(crate) fn is_led(&self) -> bool {
+        let inner = self.inner.lock();
+        let led = |lease: &LeaseTruth| !lease.holder.is_empty() && lease.written.elapsed() <= TERM;
+        inner.lease.as_ref().is_some_and(led)
     }
 
     /// With leader election work is begun in a term only.

@@ -91,6 +91,8 @@ pub(crate) struct Plan {
     pub confined: bool,
     /// Whether shadow mode runs beside.
     pub shadow: bool,
+    /// Whether rights on the Lease and its watches are disrupted, where a leader is elected.
+    pub lease: bool,
     /// Whether volumes wear the finalizer that keeps them while they are bound.
     pub protects: bool,
 }
@@ -155,6 +157,7 @@ impl Plan {
             // Names that collide make two claims one volume, which no source is for.
             copies: Dice::new(seed, "whether copies").percent(30) && !matches!(names, Names::Cut),
             shadow: false,
+            lease: false,
         };
         // It is there to look at external-provisioner; with storage on each node it is refused.
         let share = if plan.external_provisioner { 50 } else { 12 };
@@ -162,6 +165,7 @@ impl Plan {
         if local {
             plan.for_local_storage(seed);
         }
+        plan.lease = plan.elected && Dice::new(seed, "whether lease").percent(40);
         plan.nodes &= plan.topology;
         plan.confined &= plan.topology;
         let he_copies = Dice::new(seed, "whether he copies").percent(70);

@@ -57,6 +57,9 @@ pub(crate) fn unrest(core: &Core) -> Vec<String> {
         let (kind, name) = (text(source, "/kind"), text(source, "/metadata/name"));
         unrest.push(format!("the {kind} {name} is being deleted for ever as a source"));
     }
+    if core.plan.elected && !core.ledger.is_led() {
+        unrest.push("nobody leads".to_owned());
+    }
     unrest
 }
 

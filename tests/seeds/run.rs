@@ -102,6 +102,9 @@ async fn live(core: &Arc<Core>) {
     if core.plan.disruptions {
         core.spawn(disruptions::run(Arc::clone(core)));
     }
+    if core.plan.lease {
+        core.spawn(disruptions::of_lease(Arc::clone(core)));
+    }
     futures::future::join(users::run(core), coincidences::run(core)).await;
     core.heal();
     adversary::retire(core);

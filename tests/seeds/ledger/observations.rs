@@ -116,19 +116,18 @@ impl Inner {
     pub(super) fn see_lease(&mut self, api: &ApiServer, now: Instant) -> Vec<String> {
         let Some(object) = api.objects("Lease").into_iter().next() else { return Vec::new() };
         let lease = object.value();
-        let (holder, version) =
-            (text(lease, "/spec/holderIdentity"), text(lease, "/metadata/resourceVersion"));
+        let (holder, spec) = (text(lease, "/spec/holderIdentity"), &lease["spec"]);
         let before = self.lease.as_ref().map(|lease| lease.holder.clone()).unwrap_or_default();
         match &mut self.lease {
-            Some(known) if known.version == version => {}
+            Some(known) if known.spec == *spec => {}
             Some(known) if known.holder == holder => {
-                (known.version, known.written) = (version.to_owned(), now);
+                (known.spec, known.written) = (spec.clone(), now);
             }
             known => {
                 *known = Some(LeaseTruth {
                     holder: holder.to_owned(),
                     since: now,
-                    version: version.to_owned(),
+                    spec: spec.clone(),
                     written: now,
                 });
             }
