@@ -3,15 +3,13 @@
 
 use crate::{
     flags::VolumeNaming,
-    kube::objects::{Claim, ClaimSpec, View, Volume},
+    kube::objects::{Claim, ClaimSpec, MIGRATED_TO, View, Volume},
 };
 
 /// On a claim: its provisioner.
 const STORAGE_PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
 /// The older name of [`STORAGE_PROVISIONER`], read only where the newer one is absent.
 const BETA_STORAGE_PROVISIONER: &str = "volume.beta.kubernetes.io/storage-provisioner";
-/// The CSI driver that replaces an in-tree plugin.
-const MIGRATED_TO: &str = "pv.kubernetes.io/migrated-to";
 /// The class of a claim or volume; takes precedence over the field.
 const BETA_STORAGE_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 /// On a claim: the node that the scheduler selected.
@@ -107,8 +105,7 @@ pub fn driver_of_claim(claim: &Claim) -> Option<&str> {
 
 /// The CSI driver of the volume, if it names one.
 pub fn driver_of_volume(volume: &Volume) -> Option<&str> {
-    let csi = volume.spec.csi.as_ref().map(|csi| csi.driver.as_str());
-    csi.or_else(|| volume.annotation(MIGRATED_TO)).or_else(|| volume.annotation(PROVISIONED_BY))
+    volume.csi_driver().or_else(|| volume.annotation(PROVISIONED_BY))
 }
 
 /// The name of the claim's class; empty if it has none.

@@ -1,4 +1,4 @@
-//! The controller's work queues. They fill while the first lists run; once those are whole, `workers` empties
+//! The controller's work queues. They fill while the first lists run; once those are whole, workers empty
 //! them.
 
 use std::{

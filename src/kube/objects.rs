@@ -248,7 +248,16 @@ view! {
     }
 }
 
+/// Names the CSI driver that has taken an in-tree volume or claim over; kube-controller-manager writes it.
+pub const MIGRATED_TO: &str = "pv.kubernetes.io/migrated-to";
+
 impl Volume {
+    /// The CSI driver of the volume: its own, or that which has taken the in-tree volume over.
+    pub fn csi_driver(&self) -> Option<&str> {
+        let own = self.spec.csi.as_ref().map(|csi| csi.driver.as_str());
+        own.or_else(|| self.annotation(MIGRATED_TO))
+    }
+
     /// The volume's id in the PersistentVolume's CSI or in-tree source; empty for other volumes.
     pub fn source_id(&self) -> &str {
         match (&self.spec.csi, &self.spec.in_tree) {

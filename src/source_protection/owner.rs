@@ -15,9 +15,6 @@ use crate::kube::{
     objects::{Claim, View, Volume, VolumeSnapshot, VolumeSnapshotContent},
 };
 
-/// Names the CSI driver on an in-tree volume; kube-controller-manager writes it.
-const MIGRATED_TO: &str = "pv.kubernetes.io/migrated-to";
-
 impl Protection {
     /// Whether the object `uid` belongs to a driver other than ours. Reads it live.
     pub(super) async fn is_of_another_driver(
@@ -53,9 +50,7 @@ async fn driver_of_claim(
 /// The CSI driver of the volume, where it is bound to the claim `uid`.
 fn driver_of_volume(volume: &Volume, uid: &str) -> Option<String> {
     let is_bound = volume.spec.claim_ref.as_ref().is_some_and(|claim| claim.uid == uid);
-    let driver = volume.spec.csi.as_ref().map(|csi| csi.driver.as_str());
-    // An in-tree volume names the driver that has taken it over.
-    driver.or_else(|| volume.annotation(MIGRATED_TO)).filter(|_| is_bound).map(str::to_owned)
+    volume.csi_driver().filter(|_| is_bound).map(str::to_owned)
 }
 
 async fn driver_of_snapshot(

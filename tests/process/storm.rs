@@ -212,7 +212,7 @@ async fn kills_at_random_moments_leak_nothing_and_double_nothing() {
     done.volumes.extend(came.volumes);
     done.staying.extend(came.staying);
     let raged = start.elapsed();
-    let before = storm.made();
+    let before = storm.made() - sources;
     let mut program = storm.run();
     storm.settle(&mut program, &done.staying).await;
     let settled = start.elapsed();

@@ -13,7 +13,10 @@ use std::{
 use parking_lot::Mutex;
 use serde_json::json;
 use testkit::apiserver::{ApiServer, Options};
-use tokio::{task::JoinSet, time::Instant};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep},
+};
 
 use super::{
     asking::Asking,
@@ -129,6 +132,12 @@ impl Core {
 
     pub(crate) fn is_healed(&self) -> bool {
         self.healed.load(Ordering::Relaxed)
+    }
+
+    /// Waits for so long. Returns whether there is more trouble to make.
+    pub(crate) async fn troubles_after(&self, time: Duration) -> bool {
+        sleep(time).await;
+        !self.is_healed()
     }
 
     /// Brings the truth up to date.

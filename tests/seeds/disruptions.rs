@@ -23,11 +23,7 @@ const RIGHTS: [(&str, &str); 8] = [
 /// Holds up and cuts watches, and takes rights, until all is healed.
 pub(crate) async fn run(core: Arc<Core>) {
     let dice = Dice::new(core.seed, "weather");
-    while !core.is_healed() {
-        sleep(dice.stretch(500..20_000)).await;
-        if core.is_healed() {
-            return;
-        }
+    while core.troubles_after(dice.stretch(500..20_000)).await {
         let kind = if core.plan.restless && dice.percent(60) {
             "persistentvolumeclaims"
         } else {
@@ -56,11 +52,7 @@ pub(crate) async fn run(core: Arc<Core>) {
 /// Holds up the watches of the Lease, takes rights on it, and writes on it by hand, until all is healed.
 pub(crate) async fn of_lease(core: Arc<Core>) {
     let dice = Dice::new(core.seed, "lease");
-    while !core.is_healed() {
-        sleep(dice.stretch(500..30_000)).await;
-        if core.is_healed() {
-            return;
-        }
+    while core.troubles_after(dice.stretch(500..30_000)).await {
         match dice.within(0..5) {
             0 => core.hold_up("leases", dice.stretch(200..60_000)),
             1 => admins::write_on_lease(&core, &dice),
@@ -75,22 +67,15 @@ pub(crate) async fn of_lease(core: Arc<Core>) {
 /// Uses the quota up now and then, until all is healed.
 pub(crate) async fn quota(core: Arc<Core>) {
     let dice = Dice::new(core.seed, "quota");
-    while !core.is_healed() {
-        sleep(dice.stretch(500..20_000)).await;
-        if !core.is_healed() {
-            core.use_up(dice.stretch(200..60_000));
-        }
+    while core.troubles_after(dice.stretch(500..20_000)).await {
+        core.use_up(dice.stretch(200..60_000));
     }
 }
 
 /// Takes the driver's process on `host` down now and then, until all is healed.
 pub(crate) async fn outages(core: Arc<Core>, host: String, down: impl Fn(), up: impl Fn()) {
     let dice = Dice::new(core.seed, &format!("outages {host}"));
-    while !core.is_healed() {
-        sleep(dice.stretch(2_000..60_000)).await;
-        if core.is_healed() {
-            return;
-        }
+    while core.troubles_after(dice.stretch(2_000..60_000)).await {
         core.ledger.log(&format!("disruption: the driver on {host} goes down"));
         down();
         sleep(dice.stretch(10..10_000)).await;

@@ -141,7 +141,7 @@ struct LeaseTruth {
 struct CallsTruth {
     /// When the first of them since the last that left nothing began.
     first: Option<Instant>,
-    /// What was so until then its sender can have known, as long as it was shown that.
+    /// Until when the sender of that one can have seen what was so.
     awake: Option<Instant>,
     /// For how long each process that sent one since then could have recorded it on the claim.
     senders: BTreeMap<String, Sender>,
@@ -541,7 +541,7 @@ impl Ledger {
             calls.finals.clear();
         }
         if nothing_left {
-            (calls.open, calls.first, calls.since) = (None, None, 0);
+            (calls.open, calls.first, calls.awake, calls.since) = (None, None, None, 0);
             calls.senders.clear();
         }
     }

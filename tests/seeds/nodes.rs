@@ -66,11 +66,7 @@ pub(crate) fn standing(api: &ApiServer) -> Vec<&'static str> {
 /// Now and then one lacks something for a while, until all is healed.
 pub(crate) async fn run(core: Arc<Core>) {
     let dice = Dice::new(core.seed, "nodes");
-    while !core.is_healed() {
-        sleep(dice.stretch(1_000..60_000)).await;
-        if core.is_healed() {
-            return;
-        }
+    while core.troubles_after(dice.stretch(1_000..60_000)).await {
         let node = *dice.pick(all(&core.plan));
         take(&core, &dice, node);
         if dice.percent(30) {

@@ -259,7 +259,7 @@ impl Inner {
             self.unsaved.insert(uid.into());
         }
         if !known.needs_source() {
-            (self.source_released)(uid, known.state == ClaimState::Done);
+            (self.source_released)(uid, known.is_served());
         }
         if !known.is_kept() {
             self.remove(uid);

@@ -144,8 +144,7 @@ impl<P: Provisioner> ClaimWorker<P> {
                 && self.is_overdue(known)
         };
         if !held.is(KnownClaim::needs_source) || held.is(is_stuck) {
-            let is_served = held.is(|known| known.state == ClaimState::Done);
-            self.deps.protection.claim_finished(held.uid(), is_served);
+            self.deps.protection.claim_finished(held.uid(), held.is(KnownClaim::is_served));
         } else if !held.is(KnownClaim::may_have_open_call) {
             self.deps.protection.call_ended(held.uid());
         }

@@ -2,7 +2,10 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    kube::testing::{Answer, Server},
+    kube::{
+        objects::MIGRATED_TO,
+        testing::{Answer, Server},
+    },
     source_protection::testing::{DRIVER, SETTINGS, protection},
 };
 

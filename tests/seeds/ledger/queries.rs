@@ -179,7 +179,7 @@ impl Inner {
     }
 
     /// Whether the volume was saved when the first call for the other had begun, or so shortly before that
-    /// its sender need not have been shown it.
+    /// its sender need not have been shown it, or stood still since.
     pub(super) fn was_saved_beside(&self, image: &str, other: &str) -> bool {
         let Some(known) = self.calls.get(other).and_then(|calls| calls.awake) else { return false };
         let mut volumes = self.volumes.values().filter(|volume| image_of(&volume.handle) == image);

@@ -149,6 +149,11 @@ impl KnownClaim {
         }
     }
 
+    /// Whether the claim has or had its PersistentVolume.
+    pub fn is_served(&self) -> bool {
+        self.state == ClaimState::Done
+    }
+
     /// Whether this process has a call open, or a record says that another one has.
     pub fn may_have_open_call(&self) -> bool {
         use RecordStatus::{Elsewhere, Open};
