@@ -22,8 +22,8 @@ const INTERVAL: Duration = Duration::from_secs(15);
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     recent: BTreeMap<Key, Recent>,
-    /// With more claims than this, those that are not recent any more are dropped.
-    most: usize,
+    /// When those that were not recent any more were dropped last.
+    pruned: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -44,9 +44,9 @@ impl Changes {
     /// Notes a change. Returns how long the claim waits before it is queued for that.
     fn delay_of(&mut self, uid: &Key) -> Duration {
         let now = Instant::now();
-        if self.recent.len() > self.most {
+        if now.duration_since(*self.pruned.get_or_insert(now)) >= INTERVAL {
             self.recent.retain(|_, recent| now.duration_since(recent.last) < INTERVAL);
-            self.most = 2 * self.recent.len();
+            self.pruned = Some(now);
         }
         let recent = self.recent.entry(uid.clone()).or_insert(Recent { changes: 0, last: now });
         if now.duration_since(recent.last) >= INTERVAL {
@@ -78,10 +78,18 @@ mod tests {
         assert_eq!(changes.delay_of(&other), Duration::ZERO);
         advance(INTERVAL).await;
         assert_eq!(changes.delay_of(&busy), Duration::ZERO, "after a pause");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_stays_of_the_changes_of_a_burst() {
+        let mut changes = Changes::default();
         for number in 0..1000 {
-            changes.delay_of(&Key::from(number.to_string().as_str()));
-            advance(Duration::from_secs(1)).await;
+            changes.delay_of(&number.to_string().into());
         }
-        assert!(changes.recent.len() <= 32, "{}", changes.recent.len());
+        for _ in 0..2 {
+            advance(INTERVAL).await;
+            changes.delay_of(&"next".into());
+        }
+        assert_eq!(changes.recent.len(), 1);
     }
 }

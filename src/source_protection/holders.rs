@@ -36,8 +36,8 @@ pub(super) struct Holders {
     terminating: BTreeMap<NamedSource, Terminating>,
     /// The restores and clones that were begun here, by the UIDs of their claims.
     calls: BTreeMap<String, (NamedSource, Call)>,
-    /// The UIDs of the same claims, by source.
-    called_for: BTreeSet<(NamedSource, String)>,
+    /// The same, by source, with the open ones first: a source may have thousands.
+    called_for: BTreeSet<(NamedSource, Call, String)>,
     /// The objects that have our finalizer for them, or for which a sweep has found it.
     finalized: BTreeMap<NamedSource, Finalized>,
 }
@@ -76,7 +76,7 @@ pub(super) struct Terminating {
 }
 
 /// The state of a restore or clone that was begun here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Call {
     /// A driver may be reading the source.
     Open,
@@ -221,19 +221,25 @@ impl Holders {
         let is_new = self.calls.get(claim).is_none_or(|(known, _)| known != source);
         if is_new {
             self.drop_call(claim);
-            self.called_for.insert((source.clone(), claim.to_owned()));
         }
-        self.calls.insert(claim.to_owned(), (source.clone(), Call::Open));
+        self.set_call(claim, source.clone(), Call::Open);
         is_new
+    }
+
+    /// Sets the state of the claim's call, which is for no other source.
+    fn set_call(&mut self, claim: &str, source: NamedSource, call: Call) {
+        if let Some((of, before)) = self.calls.insert(claim.to_owned(), (source.clone(), call)) {
+            self.called_for.remove(&(of, before, claim.to_owned()));
+        }
+        self.called_for.insert((source, call, claim.to_owned()));
     }
 
     /// No call is open for the claim, which may be tried again. From now on it holds its source
     /// only as a claim that names it. Returns the source if it must be checked now.
     pub(super) fn call_ended(&mut self, claim: &str) -> Option<NamedSource> {
-        let (source, call) = self.calls.get_mut(claim)?;
-        let was_open = std::mem::replace(call, Call::Ended) == Call::Open;
-        let source = source.clone();
-        (was_open && self.may_be_due(&source)).then_some(source)
+        let (source, Call::Open) = self.calls.get(claim)?.clone() else { return None };
+        self.set_call(claim, source.clone(), Call::Ended);
+        self.may_be_due(&source).then_some(source)
     }
 
     /// This process needs the claim's source no longer; if `is_served`, as the claim has its volume. Returns the
@@ -253,8 +259,8 @@ impl Holders {
 
     /// Drops the claim's call; returns its source.
     pub(super) fn drop_call(&mut self, claim: &str) -> Option<NamedSource> {
-        let (source, _) = self.calls.remove(claim)?;
-        self.called_for.remove(&(source.clone(), claim.to_owned()));
+        let (source, call) = self.calls.remove(claim)?;
+        self.called_for.remove(&(source.clone(), call, claim.to_owned()));
         // That of a snapshot is still to be removed.
         if source.kind.is_claim() && !self.has_call(&source) {
             self.finalized.remove(&source);

@@ -83,21 +83,21 @@ impl Holders {
         needing.map(|(namespace, _)| namespace.clone()).collect()
     }
 
-    /// The calls of restores and clones of the source that were begun here.
-    fn calls_for(&self, source: &NamedSource) -> impl Iterator<Item = Call> {
-        let begin = (source.clone(), String::new());
-        let claims = self.called_for.range(begin..).take_while(move |(of, _)| of == source);
-        claims.filter_map(|(_, claim)| Some(self.calls.get(claim)?.1))
+    /// A restore or clone of the source that was begun here: an open one, if there is one.
+    fn first_call(&self, source: &NamedSource) -> Option<Call> {
+        let begin = (source.clone(), Call::Open, String::new());
+        let (of, call, _) = self.called_for.range(begin..).next()?;
+        (of == source).then_some(*call)
     }
 
     /// Whether a restore or clone of the source that was begun here is open, or may be tried again.
     pub(super) fn has_call(&self, source: &NamedSource) -> bool {
-        self.calls_for(source).next().is_some()
+        self.first_call(source).is_some()
     }
 
     /// Whether a driver may be reading the source for a call of this process.
     fn has_open_call(&self, source: &NamedSource) -> bool {
-        self.calls_for(source).any(|call| call == Call::Open)
+        self.first_call(source) == Some(Call::Open)
     }
 
     pub(super) fn may_be_due(&self, source: &NamedSource) -> bool {
