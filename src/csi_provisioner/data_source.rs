@@ -81,7 +81,7 @@ async fn access_revoked(
     })?;
     let granted = grants.allow(|from| from == own, target);
     if granted {
-        // One that is taken back counts at once: only refusals are shared for a second.
+        // One that is taken back counts at once: only refusals are shared.
         reads.grants.forget(Some(namespace), "");
     }
     let continues_open_call = request.withdrawn && request.source.is_some();

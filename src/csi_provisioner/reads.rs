@@ -3,7 +3,9 @@
 //! Reads of secrets, VolumeAttributesClasses, sources and grants, which many claims name, are shared among
 //! calls ([`CoalescedReads`]). After a failed attempt the shared secrets and classes are dropped, so that the
 //! next one reads again. What the claim's user writes stays shared: any number of claims costs no more
-//! than one read of it a second, but for grants that allow a source.
+//! than ten reads of it a second, fewer if they take long, but for grants that allow a source.
+
+use std::time::Duration;
 
 use crate::{
     controller::{
@@ -17,6 +19,10 @@ use crate::{
     runtime::Tasks,
     source_protection::Grants,
 };
+
+/// How long reads of what users write are shared: no longer than a short back-off, so that an attempt does not see what
+/// the one before it has seen.
+const OF_USERS: Duration = Duration::from_millis(100);
 
 /// The clients for reads.
 pub struct Reads {
@@ -34,9 +40,9 @@ impl Reads {
     pub fn new(client: Client, tasks: &Tasks) -> Self {
         let secrets = CoalescedReads::new(client.clone(), tasks.clone());
         let attributes_classes = CoalescedReads::new(client.clone(), tasks.clone());
-        let claims = CoalescedReads::new(client.clone(), tasks.clone());
-        let snapshots = CoalescedReads::new(client.clone(), tasks.clone());
-        let grants = CoalescedReads::new(client.clone(), tasks.clone());
+        let claims = CoalescedReads::new(client.clone(), tasks.clone()).sharing_for(OF_USERS);
+        let snapshots = CoalescedReads::new(client.clone(), tasks.clone()).sharing_for(OF_USERS);
+        let grants = CoalescedReads::new(client.clone(), tasks.clone()).sharing_for(OF_USERS);
         Self { client, secrets, attributes_classes, claims, snapshots, grants }
     }
 

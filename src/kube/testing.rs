@@ -103,7 +103,11 @@ impl Answer {
     }
 
     pub(crate) fn after(self, seconds: u64) -> Self {
-        Self { after: Duration::from_secs(seconds), ..self }
+        self.after_time(Duration::from_secs(seconds))
+    }
+
+    pub(crate) fn after_time(self, after: Duration) -> Self {
+        Self { after, ..self }
     }
 
     pub(crate) fn header(mut self, name: &'static str, value: &str) -> Self {

@@ -72,6 +72,19 @@ async fn a_snapshot_that_goes_under_a_restore_is_reported_like_any_that_is_missi
     assert_eq!(simulation.calls("CreateVolume"), 0);
 }
 
+/// However short the back-off is: an attempt does not see what the one before it has seen.
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_that_is_ready_by_then_is_restored_by_the_next_attempt() {
+    let simulation = cluster();
+    sources::create_unready_snapshot(&simulation, sources::NAMESPACE, "snap");
+    simulation.start_with(&["--retry-interval-start=100ms"]);
+    let restored = sources::create_restore(&simulation, "restored", "snap");
+    simulation.until_failed("restored").await;
+    sources::make_ready(&simulation, sources::NAMESPACE, "snap");
+    let took = simulation.until_saved(&restored).await;
+    assert!(took < Duration::from_millis(300), "{took:?}");
+}
+
 /// However long it took, and however far the back-off has grown.
 #[tokio::test(start_paused = true)]
 async fn a_clone_is_made_within_a_second_of_its_source_being_bound() {

@@ -1,7 +1,7 @@
 //! Volumes cloned from the volume of another claim.
 //!
 //! Finds the source claim and its volume and checks both, in external-provisioner's order and words. The
-//! source was read at most a second ago, its volume at each attempt. Protecting the source belongs to
+//! source was read a moment ago, its volume at each attempt. Protecting the source belongs to
 //! `source_protection`.
 
 use std::{borrow::Cow, sync::Arc};

@@ -1,7 +1,7 @@
 //! Volumes restored from snapshots.
 //!
 //! Finds a VolumeSnapshot and its content and checks both, in external-provisioner's order and words. The
-//! snapshot was read at most a second ago, its content at each attempt. Making snapshots ready belongs to the
+//! snapshot was read a moment ago, its content at each attempt. Making snapshots ready belongs to the
 //! snapshotter.
 
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! Shares reads between callers, mostly of single objects ([`ReadBy`]).
 //!
 //! A secret or a class that a thousand claims name is read once a second, not a thousand times.
-//! A caller gets the object as it was at most a second before the call. Callers that come while a
-//! read is in flight wait for its answer. A failed read is shared only by those callers that waited
-//! for it. Objects, in particular Secrets, are dropped after a second and never printed. A caller for
+//! A caller gets the object as it was at most a second before the call, or less ([`CoalescedReads::sharing_for`]).
+//! Callers that come while a read is in flight wait for its answer. A failed read is shared only by those callers
+//! that waited for it. Objects, in particular Secrets, are dropped after a second and never printed. A caller for
 //! which the object was of no use calls [`CoalescedReads::forget`].
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
@@ -21,8 +21,11 @@ use crate::{
     runtime::Tasks,
 };
 
-/// How long an answer is shared, counted from the sending of its request.
-const SHARED_FOR: Duration = Duration::from_secs(1);
+/// How long an answer is shared at most, counted from the sending of its request.
+const SHARED_AT_MOST: Duration = Duration::from_secs(1);
+
+/// An answer is shared for so many times as long as it took, as a user can make it large.
+const SHARED_FACTOR: u32 = 10;
 
 /// What is read by a namespace and a name. Any object is.
 pub trait ReadBy: Sized + Send + Sync + 'static {
@@ -51,14 +54,16 @@ type Answer<V> = Result<Arc<V>, Arc<ApiError>>;
 pub struct CoalescedReads<V> {
     client: Client,
     tasks: Tasks,
+    /// How long an answer is shared at least.
+    shared_for: Duration,
     reads: Arc<Mutex<Reads<V>>>,
 }
 
 /// The reads of the last second: when each was sent, and its answer.
 type Reads<V> = BTreeMap<Object, (Instant, SharedAnswer<V>)>;
 
-/// An answer for which several callers wait, or had waited.
-type SharedAnswer<V> = Shared<BoxFuture<'static, Answer<V>>>;
+/// An answer for which several callers wait, or had waited, and until when it is shared.
+type SharedAnswer<V> = Shared<BoxFuture<'static, (Answer<V>, Instant)>>;
 
 /// An object's namespace, if its kind has them, and name.
 type Object = (Option<String>, String);
@@ -66,7 +71,13 @@ type Object = (Option<String>, String);
 impl<V: ReadBy> CoalescedReads<V> {
     /// Reads through `client`; tasks spawned on `tasks` drop the answers after a second.
     pub fn new(client: Client, tasks: Tasks) -> Self {
-        Self { client, tasks, reads: Arc::default() }
+        Self { client, tasks, shared_for: SHARED_AT_MOST, reads: Arc::default() }
+    }
+
+    /// The same, but an answer is shared for this time only, or for ten times as long as it took.
+    #[must_use]
+    pub fn sharing_for(self, shared_for: Duration) -> Self {
+        Self { shared_for, ..self }
     }
 
     /// Returns the object as it was at most a second ago.
@@ -76,7 +87,7 @@ impl<V: ReadBy> CoalescedReads<V> {
     pub async fn get(&self, namespace: Option<&str>, name: &str) -> Answer<V> {
         let object = object(namespace, name);
         let shared = self.read(&object);
-        let answer = shared.clone().await;
+        let (answer, _) = shared.clone().await;
         if answer.is_err() {
             forget(&self.reads, &object, &shared);
         }
@@ -93,11 +104,12 @@ impl<V: ReadBy> CoalescedReads<V> {
         let now = Instant::now();
         let mut reads = self.reads.lock();
         if let Some((sent, answer)) = reads.get(object)
-            && now < *sent + SHARED_FOR
+            && now < answer.peek().map_or(*sent + SHARED_AT_MOST, |(_, until)| *until)
         {
             return answer.clone();
         }
-        let answer = request(self.client.clone(), object.clone()).boxed().shared();
+        let answer = request(self.client.clone(), object.clone(), self.shared_for);
+        let answer = answer.boxed().shared();
         reads.insert(object.clone(), (now, answer.clone()));
         drop(reads);
         self.forget_later(object.clone(), answer.clone());
@@ -107,7 +119,7 @@ impl<V: ReadBy> CoalescedReads<V> {
     fn forget_later(&self, object: Object, answer: SharedAnswer<V>) {
         let reads = Arc::clone(&self.reads);
         self.tasks.spawn("forgetting a shared read", async move {
-            sleep(SHARED_FOR).await;
+            sleep(SHARED_AT_MOST).await;
             forget(&reads, &object, &answer);
         });
     }
@@ -116,7 +128,7 @@ impl<V: ReadBy> CoalescedReads<V> {
 impl<V> Clone for CoalescedReads<V> {
     fn clone(&self) -> Self {
         let (client, tasks) = (self.client.clone(), self.tasks.clone());
-        Self { client, tasks, reads: Arc::clone(&self.reads) }
+        Self { client, tasks, shared_for: self.shared_for, reads: Arc::clone(&self.reads) }
     }
 }
 
@@ -126,8 +138,17 @@ impl<V> fmt::Debug for CoalescedReads<V> {
     }
 }
 
-async fn request<V: ReadBy>(client: Client, (namespace, name): Object) -> Answer<V> {
-    V::read(&client, namespace.as_deref(), &name).await.map(Arc::new).map_err(Arc::new)
+/// Reads the object. Also returns until when the answer is shared.
+async fn request<V: ReadBy>(
+    client: Client,
+    (namespace, name): Object,
+    shared_for: Duration,
+) -> (Answer<V>, Instant) {
+    let sent = Instant::now();
+    let answer = V::read(&client, namespace.as_deref(), &name).await;
+    let long = sent.elapsed().saturating_mul(SHARED_FACTOR);
+    let until = sent + long.max(shared_for).min(SHARED_AT_MOST);
+    (answer.map(Arc::new).map_err(Arc::new), until)
 }
 
 fn object(namespace: Option<&str>, name: &str) -> Object {
@@ -182,13 +203,29 @@ mod tests {
         let server = versions(0);
         let reads = reads(&server);
         assert_eq!(version(&reads, "s").await, "0");
-        sleep(SHARED_FOR.saturating_sub(MS)).await;
+        sleep(SHARED_AT_MOST.saturating_sub(MS)).await;
         assert_eq!(version(&reads, "s").await, "0");
         sleep(MS).await;
         assert_eq!(version(&reads, "s").await, "1");
-        sleep(SHARED_FOR.saturating_sub(MS)).await;
+        sleep(SHARED_AT_MOST.saturating_sub(MS)).await;
         assert_eq!(version(&reads, "s").await, "1", "the first read's task keeps the second");
         assert_eq!(server.requests().len(), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_took_long_is_shared_for_longer() {
+        for (took, shared_for) in [(0, 100), (5, 100), (50, 500), (200, 1000)] {
+            let server = Server::new(move |number, _| {
+                let secret = json!({"metadata": {"resourceVersion": number.to_string()}});
+                testing::Answer::json(200, &secret).after_time(took * MS)
+            });
+            let reads = reads(&server).sharing_for(100 * MS);
+            assert_eq!(version(&reads, "s").await, "0");
+            sleep((shared_for - took - 1) * MS).await;
+            assert_eq!(version(&reads, "s").await, "0", "{took}");
+            sleep(MS).await;
+            assert_eq!(version(&reads, "s").await, "1", "{took}");
+        }
     }
 
     #[tokio::test(start_paused = true)]
@@ -223,7 +260,7 @@ mod tests {
         let kept = Arc::downgrade(&secret);
         drop(secret);
         assert!(kept.upgrade().is_some(), "for callers within the second");
-        sleep(SHARED_FOR + MS).await;
+        sleep(SHARED_AT_MOST + MS).await;
         assert!(kept.upgrade().is_none());
     }
 }
