@@ -33,7 +33,7 @@ use super::{
 /// its time to arrive, and so does what follows from it.
 pub(crate) const STALE: Duration = Duration::from_millis(4_500);
 
-/// For so long final answers must have come to be believed.
+/// For so long terminal errors must have come to be believed.
 const BELIEVED: Duration = Duration::from_secs(120);
 
 /// So long what a watch should show may be unknown, when watches stand still: for what is only
@@ -154,7 +154,7 @@ struct CallsTruth {
     unfinished: BTreeMap<String, Instant>,
     /// A process ended and left this open, or unsaved.
     abandoned: Option<Abandoned>,
-    /// When the final answers came since the last one of another kind.
+    /// When the terminal errors came since the last one of another kind.
     finals: Vec<Instant>,
     /// The other names under which calls for the same claim were under way when one of these began,
     /// and its sender does not know.
@@ -652,7 +652,7 @@ impl Ledger {
             let made = calls.unfinished.keys().any(known)
                 && storage.get(name).is_some()
                 && !inner.was_saved_and_is_gone(name);
-            // Three final answers in two minutes are believed (safety rule 3).
+            // Three terminal errors in two minutes are believed (safety rule 3).
             let refused = calls.finals.len() >= 3
                 && calls.finals.first().is_some_and(|first| first.elapsed() >= BELIEVED);
             let own = !refused && inner.sole_claim(name).is_some_and(|claim| claim == uid);

@@ -18,7 +18,8 @@ use tokio::time::sleep;
 const PROTECTION: &str = "external-provisioner.volume.kubernetes.io/finalizer";
 
 /// Short waits, so that nodes overlap.
-const QUICK: [&str; 2] = ["--node-deployment-base-delay=2s", "--node-deployment-max-delay=5s"];
+const SHORT_DELAYS: [&str; 2] =
+    ["--node-deployment-base-delay=2s", "--node-deployment-max-delay=5s"];
 
 /// `cargo bench --bench nodes` does the same with 100 nodes and 1,000 claims.
 #[tokio::test(start_paused = true)]
@@ -159,7 +160,7 @@ async fn a_node_that_gave_a_claim_back_after_an_open_call_may_be_chosen_again() 
 #[tokio::test(start_paused = true)]
 async fn an_owner_that_dies_and_comes_back_ends_what_it_began() {
     for seed in 0..16 {
-        let mut cluster = Cluster::with(seed, &[1; 3], &QUICK);
+        let mut cluster = Cluster::with(seed, &[1; 3], &SHORT_DELAYS);
         cluster.simulation.create_claim("data");
         let chosen = |s: &Simulation| {
             let claim = s.api.get("PersistentVolumeClaim", "sc", "data").unwrap();
@@ -182,7 +183,7 @@ async fn an_owner_that_dies_and_comes_back_ends_what_it_began() {
 #[tokio::test(start_paused = true)]
 async fn nodes_that_come_and_go_lose_no_claim() {
     for seed in 0..4 {
-        let mut cluster = Cluster::with(seed, &[20; 6], &QUICK);
+        let mut cluster = Cluster::with(seed, &[20; 6], &SHORT_DELAYS);
         for number in 0..40 {
             cluster.simulation.create_claim(&format!("data-{number}"));
             sleep(Duration::from_millis(200 + 37 * seed)).await;

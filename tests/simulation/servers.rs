@@ -16,7 +16,7 @@ use tokio::time::sleep;
 const KINDS: [&str; 3] = ["storageclasses", "persistentvolumeclaims", "persistentvolumes"];
 
 /// More refusals in a row than it takes to give a watch up.
-const MANY: usize = 8;
+const REFUSALS: usize = 8;
 
 /// A way to lose a watch.
 #[derive(Debug, Clone, Copy)]
@@ -44,7 +44,7 @@ impl Loss {
         match self {
             Self::Cut | Self::Compacted => {}
             Self::ExpiredInStream => faults(2, Effect::Stream(StreamFault::Expire { after: 0 })),
-            Self::ExpiredAtOnce => faults(MANY, Effect::Answer(Status::expired("too old"))),
+            Self::ExpiredAtOnce => faults(REFUSALS, Effect::Answer(Status::expired("too old"))),
         }
         simulation.api.watches().cut(None);
     }

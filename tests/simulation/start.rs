@@ -21,13 +21,13 @@ const SLOW: Duration = Duration::from_secs(10);
 const PAGE: usize = 100;
 
 /// More than that.
-const MANY: usize = 101;
+const VOLUMES: usize = 101;
 
 /// A cluster full of others' claims and volumes, more than fit on a first page: what does not of the claims
 /// takes its time, and of the volumes twice as long.
 fn slow_cluster() -> Simulation {
     let simulation = slow_claims();
-    for number in 0..MANY {
+    for number in 0..VOLUMES {
         let owner = format!("owner-{number}");
         simulation.api.create(&volume_named(&format!("m-{number:03}"), &owner)).unwrap();
     }
@@ -39,7 +39,7 @@ fn slow_cluster() -> Simulation {
 fn slow_claims() -> Simulation {
     let options = Options { page: PAGE, ..Options::default() };
     let simulation = Simulation::with_options(options);
-    for number in 0..MANY {
+    for number in 0..VOLUMES {
         let mut claim = claim(&format!("m-{number:03}"));
         claim["metadata"]["annotations"] = json!({});
         claim["spec"]["volumeName"] = json!(format!("m-{number:03}"));
@@ -107,7 +107,7 @@ async fn a_claim_born_while_the_first_lists_run_waits_for_them_like_all_others()
         assert_eq!(looks, 1, "created after the list");
         sleep(Duration::from_secs(3600)).await;
         assert_eq!(simulation.calls("CreateVolume"), 2, "and nobody twice");
-        assert_eq!(simulation.volumes().len(), MANY + 2);
+        assert_eq!(simulation.volumes().len(), VOLUMES + 2);
     }
 }
 
@@ -170,7 +170,7 @@ async fn deletions_wait_for_the_lists() {
     simulation.start();
     sleep((2 * SLOW).saturating_sub(Duration::from_secs(1))).await;
     assert_eq!(simulation.calls("DeleteVolume"), 0);
-    simulation.until("it is gone", |s| s.volumes().len() == MANY).await;
+    simulation.until("it is gone", |s| s.volumes().len() == VOLUMES).await;
     assert_eq!(simulation.calls("DeleteVolume"), 1);
 }
 

@@ -21,7 +21,7 @@ type Condition = fn(&Facts<'_>) -> bool;
 /// The rows in the order of the page, each with the condition under which it applies.
 #[rustfmt::skip] // one line a row: it is a table
 const ENTRIES: &[(Condition, &str, &str)] = &[
-    (|_| true, "claim deleted while its `CreateVolume` may still run", ""),
+    (|_| true, "claim deleted, bound elsewhere or given to another driver while its `CreateVolume` may still run", ""),
     (|it| it.flags.safety.claim_protection != ClaimProtection::Off, "claim deleted while no process runs, after a call whose end is not known", ""),
     (|_| true, "class missing, none named, or another provisioner's", ""),
     (|_| true, "`InvalidArgument`", ""),
