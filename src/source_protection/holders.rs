@@ -75,7 +75,7 @@ pub(super) struct Terminating {
     pub since: Timestamp,
 }
 
-/// The state of a restore or clone that was begun here.
+/// The state of a restore or clone that was begun here, in the order of [`Holders::called_for`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Call {
     /// A driver may be reading the source.

@@ -155,7 +155,7 @@ struct CallsTruth {
     /// A process ended and left this open, or unsaved.
     abandoned: Option<Abandoned>,
     /// When the terminal errors came since the last one of another kind.
-    finals: Vec<Instant>,
+    terminal_errors: Vec<Instant>,
     /// The other names under which calls for the same claim were under way when one of these began,
     /// and its sender does not know.
     beside: BTreeSet<String>,
@@ -536,9 +536,9 @@ impl Ledger {
         let mut inner = self.inner.lock();
         let Some(calls) = inner.calls.get_mut(name) else { return };
         if is_final {
-            calls.finals.push(Instant::now());
+            calls.terminal_errors.push(Instant::now());
         } else {
-            calls.finals.clear();
+            calls.terminal_errors.clear();
         }
         if nothing_left {
             (calls.open, calls.first, calls.awake, calls.since) = (None, None, None, 0);
@@ -653,8 +653,8 @@ impl Ledger {
                 && storage.get(name).is_some()
                 && !inner.was_saved_and_is_gone(name);
             // Three terminal errors in two minutes are believed (safety rule 3).
-            let refused = calls.finals.len() >= 3
-                && calls.finals.first().is_some_and(|first| first.elapsed() >= BELIEVED);
+            let refused = calls.terminal_errors.len() >= 3
+                && calls.terminal_errors.first().is_some_and(|first| first.elapsed() >= BELIEVED);
             let own = !refused && inner.sole_claim(name).is_some_and(|claim| claim == uid);
             let is_known = own && !inner.is_reported(name);
             is_known && calls.open.as_deref() == Some(process) && (running || made)

@@ -24,7 +24,7 @@ use crate::{
 /// How long an answer is shared at most, counted from the sending of its request.
 const SHARED_AT_MOST: Duration = Duration::from_secs(1);
 
-/// An answer is shared for so many times as long as it took, as a user can make it large.
+/// An answer that took long is shared for this multiple of its time: users can make objects large.
 const SHARED_FACTOR: u32 = 10;
 
 /// What is read by a namespace and a name. Any object is.
@@ -108,7 +108,7 @@ impl<V: ReadBy> CoalescedReads<V> {
         {
             return answer.clone();
         }
-        let answer = request(self.client.clone(), object.clone(), self.shared_for);
+        let answer = request(self.client.clone(), object.clone(), now, self.shared_for);
         let answer = answer.boxed().shared();
         reads.insert(object.clone(), (now, answer.clone()));
         drop(reads);
@@ -142,9 +142,9 @@ impl<V> fmt::Debug for CoalescedReads<V> {
 async fn request<V: ReadBy>(
     client: Client,
     (namespace, name): Object,
+    sent: Instant,
     shared_for: Duration,
 ) -> (Answer<V>, Instant) {
-    let sent = Instant::now();
     let answer = V::read(&client, namespace.as_deref(), &name).await;
     let long = sent.elapsed().saturating_mul(SHARED_FACTOR);
     let until = sent + long.max(shared_for).min(SHARED_AT_MOST);
