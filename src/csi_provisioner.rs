@@ -62,7 +62,6 @@ use crate::{
     capacity::Publisher,
     controller::{
         classes::Classes,
-        dependencies::Dependency,
         events::Events,
         model::{
             source::Source,
@@ -204,14 +203,6 @@ pub struct PreparedCreate {
     connection: Connection,
 }
 
-/// What a `DeleteVolume` needs in addition to the volume.
-#[derive(Debug)]
-pub struct PreparedDelete {
-    credentials: Credentials,
-    /// The Secret with the credentials.
-    secret: Option<Dependency>,
-}
-
 /// The checks before a call, and what they need. They send and write nothing.
 #[derive(Clone, Copy)]
 pub struct Checks<'a> {
@@ -322,10 +313,7 @@ impl CsiProvisioner {
     async fn ask(&self, request: &ProvisionRequest, create: PreparedCreate) -> Outcome {
         let volume = match self.call(&create).await {
             Ok(volume) => volume,
-            Err(error) => {
-                self.0.reads.failed(&create.prepared.read);
-                return errors::create_outcome(&error, self.may_reschedule(request));
-            }
+            Err(error) => return errors::create_outcome(&error, self.may_reschedule(request)),
         };
         let PreparedCreate { prepared, credentials, .. } = create;
         let built = persistent_volume::build_usable(&self.0.settings, request, &prepared, &volume);
@@ -434,9 +422,6 @@ impl Provisioner for CsiProvisioner {
             Ok(create) => self.protect(request, create).await,
             refused => refused,
         };
-        if let Err(not_prepared) = &prepared {
-            self.0.reads.failed(not_prepared.dependencies());
-        }
         // As in external-provisioner: not if a retry may succeed.
         if prepared.as_ref().is_err_and(NotPrepared::is_finished)
             && let Some(capacity) = &self.0.capacity
@@ -458,7 +443,8 @@ impl Provisioner for CsiProvisioner {
 }
 
 impl Deleter for CsiProvisioner {
-    type PreparedDelete = PreparedDelete;
+    /// The `DeleteVolume`'s secrets.
+    type PreparedDelete = Credentials;
 
     fn handle(&self, volume: &Volume) -> Option<VolumeHandle> {
         let id = self.0.settings.handle(volume).ok()?;
@@ -479,7 +465,7 @@ impl Deleter for CsiProvisioner {
     }
 
     /// external-provisioner reads the secret of an attached volume, too, which is not needed.
-    async fn prepare_delete(&self, volume: &Volume) -> Result<PreparedDelete, NotDeleted> {
+    async fn prepare_delete(&self, volume: &Volume) -> Result<Credentials, NotDeleted> {
         let failed = NotDeleted::Failed;
         self.0.settings.handle(volume).map_err(failed)?;
         self.reaches(volume).map_err(failed)?;
@@ -493,26 +479,18 @@ impl Deleter for CsiProvisioner {
         let secret = deletion::secret(&self.0.reads, volume, class, settings.ceph_rbd())
             .await
             .map_err(failed)?;
-        let credentials = self.credentials(&secret, DELETE_VOLUME).map_err(|unsent| {
-            self.0.reads.failed(secret.object());
-            failed(errors::call_failure(&unsent).awaiting(secret.object().cloned()))
-        })?;
-        Ok(PreparedDelete { credentials, secret: secret.object().cloned() })
+        self.credentials(&secret, DELETE_VOLUME)
+            .map_err(|unsent| failed(errors::call_failure(&unsent)))
     }
 
-    async fn delete(&self, volume: &Volume, prepared: PreparedDelete) -> Result<(), NotDeleted> {
+    async fn delete(&self, volume: &Volume, credentials: Credentials) -> Result<(), NotDeleted> {
         let handle = self.0.settings.handle(volume).map_err(NotDeleted::Failed)?;
         self.check_detached(volume)?;
-        let request = DeleteVolumeRequest {
-            volume_id: handle.into_owned(),
-            secrets: prepared.credentials.expose(),
-        };
+        let request =
+            DeleteVolumeRequest { volume_id: handle.into_owned(), secrets: credentials.expose() };
         let migrated = volume.spec.in_tree.is_some();
         let deleted = self.0.driver.delete_volume(request, migrated, None).await;
-        deleted.map_err(|error| {
-            self.0.reads.failed(&prepared.secret);
-            NotDeleted::Failed(errors::call_failure(&error))
-        })?;
+        deleted.map_err(|error| NotDeleted::Failed(errors::call_failure(&error)))?;
         if let Some(capacity) = &self.0.capacity {
             let affinity = volume.spec.node_affinity.as_ref();
             capacity.volume_deleted(affinity.and_then(|affinity| affinity.required.as_ref()));

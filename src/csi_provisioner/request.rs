@@ -46,9 +46,6 @@ pub struct Prepared {
     /// The file system type of mounted volumes; if empty, the driver chooses.
     pub(super) fs_type: String,
     pub(super) secrets: SecretReferences,
-    /// Objects that were read in addition to claim and class. If the driver refuses, a change of
-    /// one may help.
-    pub(super) read: Vec<Dependency>,
     /// The source of the volume, unless it is created empty.
     pub source: Option<Source>,
     /// Whether the claim has lost access to the source: the volume is discarded at once.
@@ -105,7 +102,6 @@ pub(super) async fn build(
     let context = TemplateContext::of_claim(&request.claim, &volume_name);
     (prepared.secrets, prepared.secret) =
         resolve_secrets(reads, settings, request, &context).await?;
-    prepared.read.extend(prepared.secret.object().cloned());
     let given = &request.class.parameters;
     prepared.request.parameters =
         parameters::for_driver(given, |key| settings.ceph_rbd().is_known(given, key))
@@ -135,8 +131,6 @@ async fn add_mutable_parameters(
 ) -> Result<(), NotPrepared> {
     let Some(name) = settings.attributes_class(&request.claim) else { return Ok(()) };
     let class = attributes_class(reads, settings, name).await?;
-    let dependency = Dependency::object::<VolumeAttributesClass>(None, name);
-    prepared.read.push(dependency);
     prepared.request.mutable_parameters.clone_from(&class.parameters);
     Ok(())
 }
@@ -180,7 +174,6 @@ pub(super) fn draft(
         secret: SecretValues::default(),
         fs_type,
         secrets: SecretReferences::default(),
-        read: Vec::new(),
         source: None,
         access_revoked: false,
         has_topology: false,

@@ -13,17 +13,15 @@ impl SuspectedLeak {
     pub const CLOSED_BY_ERRORS: Self = Self("closed_by_errors");
     /// The selected node was given back while a call for it was open.
     pub const NODE_GIVEN_BACK: Self = Self("node_given_back");
-    /// The claim has another volume, or the volume may be gone with another PersistentVolume.
+    /// The claim has another volume, or the volume may be gone with a PersistentVolume.
     pub const SUPERSEDED: Self = Self("superseded");
     /// The topology that the call requested cannot be requested any more.
     pub const TOPOLOGY: Self = Self("topology");
     /// The volume cannot be used and must not be deleted.
     pub const UNUSABLE: Self = Self("unusable");
-    /// Its PersistentVolume was deleted, and the claim does not request the volume again.
-    pub const LET_GO: Self = Self("let_go");
 
     /// All of them.
-    pub(super) const ALL: [Self; 8] = [
+    pub(super) const ALL: [Self; 7] = [
         Self::PROTECTION_TIMEOUT,
         Self::NODE_GONE,
         Self::CLOSED_BY_ERRORS,
@@ -31,6 +29,5 @@ impl SuspectedLeak {
         Self::SUPERSEDED,
         Self::TOPOLOGY,
         Self::UNUSABLE,
-        Self::LET_GO,
     ];
 }

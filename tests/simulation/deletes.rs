@@ -348,6 +348,37 @@ mod unbound {
         assert!(simulation.left_at_driver().is_empty());
     }
 
+    /// The claim is deleted before its volume is asked for again. external-provisioner would hold the
+    /// PersistentVolume until it is released, and delete the volume.
+    #[tokio::test(start_paused = true)]
+    async fn if_the_claim_goes_before_it_gets_another_one_the_volume_is_a_suspected_leak() {
+        for is_held_by_another in [false, true] {
+            let simulation = Simulation::new(1);
+            let process = simulation.start();
+            let uid = simulation.served().await;
+            let name = format!("pvc-{uid}");
+            let volume = json!({"metadata": {"finalizers":
+                [FINALIZER, "example.com/another"]}});
+            if is_held_by_another {
+                simulation.api.merge("PersistentVolume", "", &name, &volume).unwrap();
+            }
+            simulation.api.delete("StorageClass", "", "fast").unwrap();
+            simulation.api.delete("PersistentVolume", "", &name).unwrap();
+            let let_go = |s: &Simulation| s.has_cluster_event(&name, "DeletedBeforeBound");
+            simulation.until("it is let go", let_go).await;
+            simulation.delete_claim("data");
+            sleep(Duration::from_secs(1)).await;
+            if is_held_by_another {
+                let let_go = json!({"metadata": {"finalizers": null}});
+                simulation.api.merge("PersistentVolume", "", &name, &let_go).unwrap();
+            }
+            sleep(Duration::from_secs(60)).await;
+            assert_eq!((simulation.volumes().len(), simulation.left_at_driver().len()), (0, 1));
+            let reported = "provisioner_suspected_leaks_total{reason=\"superseded\"} 1";
+            assert!(process.metrics().contains(reported), "{is_held_by_another}");
+        }
+    }
+
     /// The claim goes, and the volume is released, while our patch is on its way.
     #[tokio::test(start_paused = true)]
     async fn released_before_it_is_let_go_it_is_deleted() {

@@ -103,10 +103,7 @@ impl Worker {
                 tracing::debug!(request = ?prediction.request(), "would call CreateVolume");
                 Expectation::Provision(Box::new(prediction))
             }
-            Err(not_prepared) => {
-                self.reads.failed(not_prepared.dependencies());
-                Expectation::of_failure(&not_prepared)
-            }
+            Err(not_prepared) => Expectation::of_failure(&not_prepared),
         }
     }
 

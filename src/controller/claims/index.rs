@@ -246,9 +246,9 @@ impl Inner {
 
     /// Notes whether the claim's volume waits to be saved, drops what is left of a closed call, calls
     /// `source_released` for a claim that no longer needs its source, and removes the entry of a claim that is
-    /// not ours and has nothing open.
+    /// not ours and has nothing open. One whose PersistentVolume is let go has that to be seen.
     fn tidy(&mut self, uid: &str) {
-        let Some(Entry { known, .. }) = self.entries.get_mut(uid) else { return };
+        let Some(Entry { known, pv, .. }) = self.entries.get_mut(uid) else { return };
         // A recorded call is repeated with the claim as it is now, not with an old request.
         if !known.state.is_open() || known.state == ClaimState::Recorded {
             known.request = None;
@@ -261,7 +261,7 @@ impl Inner {
         if !known.needs_source() {
             (self.source_released)(uid, known.is_served());
         }
-        if !known.is_kept() {
+        if !known.is_kept() && pv.let_go.is_none() {
             self.remove(uid);
         }
     }

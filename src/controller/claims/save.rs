@@ -354,11 +354,11 @@ impl<P: Provisioner> ClaimWorker<P> {
         Action::Done
     }
 
-    /// The volume with this handle may have been deleted with another PersistentVolume. Nobody
+    /// The volume with this handle may have been deleted with a PersistentVolume. Nobody
     /// waits for it any more, so no further call would show whether it was (safety rule 14).
     pub(super) fn suspect_gone(&self, held: &ClaimGuard, claim: &Claim, handle: &str) {
         let why = format!(
-            "the volume {handle:?} may be left at the driver: another PersistentVolume of its name is gone, perhaps with it, and nobody waits for it any more"
+            "the volume {handle:?} may be left at the driver: the PersistentVolume of its name is gone, perhaps with it, and nobody waits for it any more"
         );
         tracing::error!(error = why, "suspected leak");
         self.deps.metrics.controller.suspected_leak(SuspectedLeak::SUPERSEDED);

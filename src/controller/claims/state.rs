@@ -44,7 +44,7 @@ pub enum ClaimState {
     /// The driver has made the volume, and its PersistentVolume is not saved yet, or the worker that saves it
     /// does not know.
     Saving(Arc<UnsavedVolume>),
-    /// Another PersistentVolume that had, or may have had, the volume with this handle is gone, and
+    /// The PersistentVolume that had, or may have had, the volume with this handle is gone, and
     /// perhaps the volume with it. While the claim is wanted, the driver is asked again after a
     /// live look-up.
     PvGone(String),
@@ -80,6 +80,9 @@ pub enum Transition<'a> {
     FoundBound,
     /// The claim's PersistentVolume is gone. A live look-up comes before the next call.
     PvDeleted,
+    /// The claim's PersistentVolume is gone, and the volume with this handle is at the driver: this process let go
+    /// of it before the claim was bound.
+    PvLetGo(&'a str),
     /// Saving the volume is finished.
     Saved,
     /// Another PersistentVolume, which may have had the volume with this handle, is gone, and
@@ -215,7 +218,9 @@ impl ClaimState {
                 Self::InFlight { earlier, has_pv: false }
             }
 
-            (Self::Saving(_), T::PvGone(handle)) => Self::PvGone(handle.to_owned()),
+            (Self::Saving(_), T::PvGone(handle)) | (Self::Done, T::PvLetGo(handle)) => {
+                Self::PvGone(handle.to_owned())
+            }
             (Self::Unusable(_) | Self::PvGone(_), T::LeakSuspected) => Self::SuspectedLeak,
             (state, _) => state,
         }

@@ -14,7 +14,6 @@ use crate::{
         ApiError, Name, Patch,
         objects::{Claim, View as _, Volume},
     },
-    metrics::SuspectedLeak,
     workqueue::Action,
 };
 
@@ -31,7 +30,7 @@ impl<P: Deleter> VolumeWorker<P> {
     /// Removes the protection finalizer of a volume that is to be kept.
     pub(crate) async fn unprotect(&self, volume: &Volume) -> Action {
         let patched = self.try_unprotect(volume, Due::Unprotect).await;
-        self.finish_patch(volume, patched)
+        self.finish_patch(volume, patched.map(drop))
     }
 
     /// Reports a failed patch and returns the next action.
@@ -47,9 +46,9 @@ impl<P: Deleter> VolumeWorker<P> {
         Action::Retry
     }
 
-    /// Removes the finalizer while `what` is due. The first attempt for a volume to be kept is on the version
-    /// that the watch has shown; all others follow a live read.
-    async fn try_unprotect(&self, volume: &Volume, what: Due) -> Result<(), ApiError> {
+    /// Removes the finalizer while `what` is due; returns whether it was. The first attempt for a volume to be kept
+    /// is on the version that the watch has shown; all others follow a live read.
+    async fn try_unprotect(&self, volume: &Volume, what: Due) -> Result<bool, ApiError> {
         let is_unbound = what == Due::UnprotectUnbound;
         let mut volume = volume.clone();
         let mut attempts = 0;
@@ -59,49 +58,42 @@ impl<P: Deleter> VolumeWorker<P> {
                 match self.read_live(&volume).await? {
                     Some(live) if due(&live) == what => volume = live,
                     // The watch reports what is due instead.
-                    _ => return Ok(()),
+                    _ => return Ok(false),
                 }
             }
-            if is_unbound {
-                if !self.claim_waits(&volume).await? {
-                    return Ok(());
-                }
-                // The claim needs another PersistentVolume once this one is gone (safety rule 13).
-                self.claims.update(claim_uid(&volume), Entry::await_pv_gone);
+            // The claim is to get another PersistentVolume once this one is gone (safety rule 13).
+            if is_unbound
+                && (!self.claim_waits(&volume).await?
+                    || self.claims.update(claim_uid(&volume), |it| it.let_go(&volume)).is_none())
+            {
+                return Ok(false);
             }
             match self.patch(&volume, finalizer::unprotect_if_unchanged(&volume)).await {
                 Err(error) if error.is_conflict() && attempts < MAX_ATTEMPTS => {}
-                Ok(()) if is_unbound => {
-                    self.report_unprotected(&volume).await;
-                    return Ok(());
-                }
-                patched => return patched,
+                patched => return patched.map(|()| true),
             }
         }
     }
 
     /// Removes the finalizer of a PersistentVolume that was deleted before its claim was bound to it, so
     /// that the claim gets another one of the same volume (safety rule 13). If the claim does not wait
-    /// any more, the cluster binds or releases the volume, and the watch reports that.
+    /// any more, the cluster binds or releases the volume, and the watch reports that. If the claim goes before it
+    /// has the other one, the volume is a suspected leak.
     pub(crate) async fn unprotect_unbound(&self, volume: &Volume) -> Action {
-        let patched = self.try_unprotect(volume, Due::UnprotectUnbound).await;
-        let Err(error) = patched else { return Action::Done };
-        let why = format!("failed to let go of a deleted PersistentVolume: {error}");
-        self.deps.events.failed_delete(volume, &why);
-        Action::Retry
-    }
-
-    /// Reports that the finalizer of an unbound PersistentVolume was removed. If the claim was deleted
-    /// meanwhile, the volume is a suspected leak: no claim will get it.
-    async fn report_unprotected(&self, volume: &Volume) {
-        self.deps.events.deleted_before_bound(volume);
-        if !self.claim_waits(volume).await.unwrap_or(true) {
-            tracing::error!(
-                handle = volume.source_id(),
-                "suspected leak: the volume's claim is gone"
-            );
-            self.deps.metrics.controller.suspected_leak(SuspectedLeak::LET_GO);
+        let let_go = self.try_unprotect(volume, Due::UnprotectUnbound).await;
+        if matches!(&let_go, Ok(false)) || let_go.as_ref().is_err_and(|error| !error.is_unclear()) {
+            self.claims.update(claim_uid(volume), Entry::not_let_go);
         }
+        match let_go {
+            Ok(true) => self.deps.events.deleted_before_bound(volume),
+            Ok(false) => {}
+            Err(error) => {
+                let why = format!("failed to let go of a deleted PersistentVolume: {error}");
+                self.deps.events.failed_delete(volume, &why);
+                return Action::Retry;
+            }
+        }
+        Action::Done
     }
 
     /// Whether the volume's claim exists and is unbound, by a live read.

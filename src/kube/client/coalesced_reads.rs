@@ -1,10 +1,10 @@
 //! Shares reads between callers, mostly of single objects ([`ReadBy`]).
 //!
-//! A secret or a class that a thousand claims name is read once a second, not a thousand times.
-//! A caller gets the object as it was at most a second before the call, or less ([`CoalescedReads::sharing_for`]).
-//! Callers that come while a read is in flight wait for its answer. A failed read is shared only by those callers
-//! that waited for it. Objects, in particular Secrets, are dropped after a second and never printed. A caller for
-//! which the object was of no use calls [`CoalescedReads::forget`].
+//! A secret or a class that a thousand claims name is read ten times a second, not a thousand times.
+//! A caller gets the object as it was at most 100 ms before the call, or ten times as long as the read took, at most
+//! a second. Callers that come while a read is in flight wait for its answer. A failed read is shared only by those
+//! callers that waited for it. Objects, in particular Secrets, are dropped after a second and never printed. A caller
+//! that knows of a change calls [`CoalescedReads::forget`].
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
@@ -21,7 +21,11 @@ use crate::{
     runtime::Tasks,
 };
 
-/// How long an answer is shared at most, counted from the sending of its request.
+/// How long an answer is shared at least, counted from the sending of its request: no longer than a short back-off, so
+/// that an attempt does not see what the one before it has seen.
+const SHARED_AT_LEAST: Duration = Duration::from_millis(100);
+
+/// How long an answer is shared at most.
 const SHARED_AT_MOST: Duration = Duration::from_secs(1);
 
 /// An answer that took long is shared for this multiple of its time: users can make objects large.
@@ -54,8 +58,6 @@ type Answer<V> = Result<Arc<V>, Arc<ApiError>>;
 pub struct CoalescedReads<V> {
     client: Client,
     tasks: Tasks,
-    /// How long an answer is shared at least.
-    shared_for: Duration,
     reads: Arc<Mutex<Reads<V>>>,
 }
 
@@ -71,16 +73,10 @@ type Object = (Option<String>, String);
 impl<V: ReadBy> CoalescedReads<V> {
     /// Reads through `client`; tasks spawned on `tasks` drop the answers after a second.
     pub fn new(client: Client, tasks: Tasks) -> Self {
-        Self { client, tasks, shared_for: SHARED_AT_MOST, reads: Arc::default() }
+        Self { client, tasks, reads: Arc::default() }
     }
 
-    /// The same, but an answer is shared for this time only, or for ten times as long as it took.
-    #[must_use]
-    pub fn sharing_for(self, shared_for: Duration) -> Self {
-        Self { shared_for, ..self }
-    }
-
-    /// Returns the object as it was at most a second ago.
+    /// Returns the object as it was a short time ago.
     ///
     /// # Errors
     /// Those of [`Client::get`].
@@ -108,8 +104,7 @@ impl<V: ReadBy> CoalescedReads<V> {
         {
             return answer.clone();
         }
-        let answer = request(self.client.clone(), object.clone(), now, self.shared_for);
-        let answer = answer.boxed().shared();
+        let answer = request(self.client.clone(), object.clone(), now).boxed().shared();
         reads.insert(object.clone(), (now, answer.clone()));
         drop(reads);
         self.forget_later(object.clone(), answer.clone());
@@ -128,7 +123,7 @@ impl<V: ReadBy> CoalescedReads<V> {
 impl<V> Clone for CoalescedReads<V> {
     fn clone(&self) -> Self {
         let (client, tasks) = (self.client.clone(), self.tasks.clone());
-        Self { client, tasks, shared_for: self.shared_for, reads: Arc::clone(&self.reads) }
+        Self { client, tasks, reads: Arc::clone(&self.reads) }
     }
 }
 
@@ -143,11 +138,10 @@ async fn request<V: ReadBy>(
     client: Client,
     (namespace, name): Object,
     sent: Instant,
-    shared_for: Duration,
 ) -> (Answer<V>, Instant) {
     let answer = V::read(&client, namespace.as_deref(), &name).await;
     let long = sent.elapsed().saturating_mul(SHARED_FACTOR);
-    let until = sent + long.max(shared_for).min(SHARED_AT_MOST);
+    let until = sent + long.clamp(SHARED_AT_LEAST, SHARED_AT_MOST);
     (answer.map(Arc::new).map_err(Arc::new), until)
 }
 
@@ -199,27 +193,25 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_is_shared_for_a_second_from_its_request() {
+    async fn the_end_of_one_answer_leaves_the_next() {
         let server = versions(0);
         let reads = reads(&server);
         assert_eq!(version(&reads, "s").await, "0");
         sleep(SHARED_AT_MOST.saturating_sub(MS)).await;
-        assert_eq!(version(&reads, "s").await, "0");
-        sleep(MS).await;
         assert_eq!(version(&reads, "s").await, "1");
-        sleep(SHARED_AT_MOST.saturating_sub(MS)).await;
+        sleep(MS).await;
         assert_eq!(version(&reads, "s").await, "1", "the first read's task keeps the second");
         assert_eq!(server.requests().len(), 2);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_that_took_long_is_shared_for_longer() {
+    async fn an_answer_is_shared_from_its_request_and_for_longer_if_it_took_long() {
         for (took, shared_for) in [(0, 100), (5, 100), (50, 500), (200, 1000)] {
             let server = Server::new(move |number, _| {
                 let secret = json!({"metadata": {"resourceVersion": number.to_string()}});
                 testing::Answer::json(200, &secret).after_time(took * MS)
             });
-            let reads = reads(&server).sharing_for(100 * MS);
+            let reads = reads(&server);
             assert_eq!(version(&reads, "s").await, "0");
             sleep((shared_for - took - 1) * MS).await;
             assert_eq!(version(&reads, "s").await, "0", "{took}");
@@ -259,7 +251,7 @@ mod tests {
         assert!(!format!("{reads:?} {secret:?}").contains("s3cr3t"));
         let kept = Arc::downgrade(&secret);
         drop(secret);
-        assert!(kept.upgrade().is_some(), "for callers within the second");
+        assert!(kept.upgrade().is_some(), "for the callers of that time");
         sleep(SHARED_AT_MOST + MS).await;
         assert!(kept.upgrade().is_none());
     }

@@ -64,6 +64,9 @@ pub(super) struct PvEvents {
     /// Whether the claim is queued when it is gone: this process waits for that. Otherwise the next event of
     /// the claim or the resync queues it, as with external-provisioner.
     pub(super) is_awaited_gone: bool,
+    /// The handle of its volume, from when this process begins to take our finalizer off so that the claim gets
+    /// another one of the same volume (safety rule 13).
+    pub(super) let_go: Option<Box<str>>,
 }
 
 impl Entry {
@@ -190,6 +193,9 @@ impl Entry {
     /// The claim's PersistentVolume is gone. Returns whether to queue the claim.
     pub(super) fn pv_deleted(&mut self) -> bool {
         self.known.required.require();
+        if let Some(handle) = self.pv.let_go.take() {
+            self.known.advance(Transition::PvLetGo(&handle));
+        }
         self.known.advance(Transition::PvDeleted);
         std::mem::take(&mut self.pv.is_awaited_gone)
     }

@@ -184,6 +184,18 @@ impl Entry {
         self.pv.is_awaited_gone = true;
     }
 
+    /// This process is about to let go of the claim's PersistentVolume, which somebody deleted before the claim was
+    /// bound to it. The claim is queued once it is gone.
+    pub fn let_go(&mut self, volume: &Volume) {
+        self.pv.let_go = Some(volume.source_id().into());
+        self.await_pv_gone();
+    }
+
+    /// The claim's PersistentVolume was not let go.
+    pub fn not_let_go(&mut self) {
+        self.pv.let_go = None;
+    }
+
     /// The record was written or, with `None`, removed.
     pub fn record_written(&mut self, status: Option<RecordStatus>) {
         self.known.record_status = status.map(Arc::new);

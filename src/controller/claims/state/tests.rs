@@ -3,7 +3,7 @@ use crate::controller::provisioner::{Failure, ProvisionedVolume};
 use Demand::{Wanted, Withdrawn};
 use Transition::{
     CallStarted, Discarded, FoundBound, GivenUp, Interrupted, LeakSuspected, NodeGivenBack,
-    PvDeleted, PvFound, PvGone, PvRefused, RecordDropped, RecordFound, Saved,
+    PvDeleted, PvFound, PvGone, PvLetGo, PvRefused, RecordDropped, RecordFound, Saved,
 };
 
 fn failure() -> Failure {
@@ -218,6 +218,7 @@ async fn transitions_change_only_the_states_they_concern() {
         // Any node may be asked anew.
         (background(), NodeGivenBack, Waiting),
         (Done, PvDeleted, Waiting),
+        (Done, PvLetGo("h"), pv_gone()),
         (Waiting, FoundBound, Done),
         (Waiting, RecordFound, Recorded),
         (Recorded, RecordDropped, Waiting),
@@ -238,7 +239,10 @@ async fn transitions_change_only_the_states_they_concern() {
     }
     let none: [(ClaimState, Vec<Transition<'_>>); 9] = [
         (in_flight(), vec![CallStarted]),
-        (background(), vec![PvDeleted, RecordDropped, refused(), Discarded, LeakSuspected]),
+        (
+            background(),
+            vec![PvDeleted, PvLetGo("h"), RecordDropped, refused(), Discarded, LeakSuspected],
+        ),
         (counted(), vec![RecordFound]),
         (Waiting, vec![GivenUp, refused(), Discarded, LeakSuspected]),
         (SuspectedLeak, vec![PvDeleted, RecordFound, GivenUp]),
@@ -249,7 +253,7 @@ async fn transitions_change_only_the_states_they_concern() {
             vec![PvFound("other"), Interrupted, RecordFound, GivenUp, Discarded, LeakSuspected],
         ),
         // Which may be bound to another volume.
-        (pv_gone(), vec![FoundBound, PvDeleted, RecordFound, Interrupted]),
+        (pv_gone(), vec![FoundBound, PvDeleted, PvLetGo("o"), RecordFound, Interrupted]),
     ];
     for (state, transitions) in none {
         for transition in transitions {
