@@ -189,7 +189,8 @@ fn is_of_same_driver(found: &Volume, volume: &PersistentVolume) -> bool {
 }
 
 impl ClaimIndex {
-    /// Logs the unsaved volumes, so that an admin can find them if their claims are deleted, too.
+    /// Logs the unsaved volumes, so that an admin can find them if their claims are deleted, too, and the open calls
+    /// that end with this process: nobody wants their volumes, and no record shows the next leader that they were made.
     pub fn log_unsaved(&self) {
         for uid in self.uids(|known| known.unsaved().is_some()) {
             let Some(to_save) = self.known(&uid).and_then(ToSave::of) else { continue };
@@ -199,6 +200,19 @@ impl ClaimIndex {
                 pv = to_save.unsaved.name(),
                 handle = to_save.unsaved.handle.id(),
                 "A volume has no PersistentVolume yet; the next leader asks the driver for it again"
+            );
+        }
+        let is_left = |known: &KnownClaim| {
+            let is_followed = known.is_wanted() || known.is_protected();
+            known.state.is_open() && known.unsaved().is_none() && !is_followed
+        };
+        for known in self.uids(is_left).iter().filter_map(|uid| self.known(uid)) {
+            tracing::error!(
+                claim = %claim_key(&known.claim),
+                uid = known.claim.uid(),
+                pv = known.key(),
+                error = "no process follows its CreateVolume any more",
+                "suspected leak"
             );
         }
     }

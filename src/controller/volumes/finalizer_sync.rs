@@ -61,12 +61,14 @@ impl<P: Deleter> VolumeWorker<P> {
                     _ => return Ok(false),
                 }
             }
-            // The claim is to get another PersistentVolume once this one is gone (safety rule 13).
-            if is_unbound
-                && (!self.claim_waits(&volume).await?
-                    || self.claims.update(claim_uid(&volume), |it| it.let_go(&volume)).is_none())
-            {
-                return Ok(false);
+            // The claim is to get another PersistentVolume of the same volume once this one is gone (safety rule 13).
+            if is_unbound {
+                let let_go = |claim: &mut Entry| claim.let_go(&volume);
+                if !self.claim_waits(&volume).await?
+                    || self.claims.update(claim_uid(&volume), let_go) != Some(true)
+                {
+                    return Ok(false);
+                }
             }
             match self.patch(&volume, finalizer::unprotect_if_unchanged(&volume)).await {
                 Err(error) if error.is_conflict() && attempts < MAX_ATTEMPTS => {}

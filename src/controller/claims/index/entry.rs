@@ -59,7 +59,7 @@ pub(super) struct LatestTexts {
 pub(super) struct PvEvents {
     /// The [`hash`] of its UID, once a list, an event or a live read has shown it.
     pub(super) uid: Option<u64>,
-    /// Whether one was seen that a provisioner has made, which closes the claim's call.
+    /// Whether one was seen that a provisioner of our driver has made, which closes the claim's call.
     pub(super) is_provisioned: bool,
     /// Whether the claim is queued when it is gone: this process waits for that. Otherwise the next event of
     /// the claim or the resync queues it, as with external-provisioner.
@@ -152,7 +152,8 @@ impl Entry {
     /// A PersistentVolume for the claim was seen.
     pub(super) fn volume_found(&mut self, volume: &Volume, identity: &ProvisionerIdentity) {
         self.pv.uid = Some(hash(volume.uid()));
-        self.pv.is_provisioned |= volume.annotation(PROVISIONED_BY).is_some();
+        self.pv.is_provisioned |=
+            volume.annotation(PROVISIONED_BY).is_some() && identity.owns_volume(volume);
         if self.known.is_served_by(volume) {
             let is_background = matches!(self.known.state, ClaimState::Background(_));
             self.known.advance(Transition::PvFound(volume.source_id()));
@@ -161,7 +162,7 @@ impl Entry {
     }
 
     /// Whether the claim's PersistentVolume may have another volume than the one that a call of this
-    /// process has made: an admin made it, or each node has a driver of its own.
+    /// process has made: an admin or another driver's provisioner made it, or each node has a driver of its own.
     pub(super) fn may_be_of_another_call(&self, identity: &ProvisionerIdentity) -> bool {
         identity.node.is_some() || !self.pv.is_provisioned
     }
@@ -187,6 +188,15 @@ impl Entry {
     ) {
         if let ClaimState::Saving(unsaved) = &mut self.known.state {
             change(Arc::make_mut(unsaved));
+        }
+    }
+
+    /// This PersistentVolume has the claim's name and is not for the claim, or no longer: somebody has changed its
+    /// `claimRef`.
+    pub(super) fn name_taken(&mut self, volume: &Volume) {
+        self.known.required.require();
+        if self.pv.uid == Some(hash(volume.uid())) {
+            self.known.advance(Transition::PvDeleted);
         }
     }
 

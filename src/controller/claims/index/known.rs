@@ -14,7 +14,6 @@ use crate::{
             state::{ClaimState, Demand, Transition},
         },
         model::{record::Record, unsaved_volume::UnsavedVolume, unusable_volume::UnusableVolume},
-        ownership::PROVISIONED_BY,
         provisioner::{Next, Outcome, ProvisionRequest},
     },
     kube::objects::{Claim, View as _, Volume},
@@ -223,12 +222,12 @@ impl KnownClaim {
     }
 
     /// Whether the claim needs no PersistentVolume beside `volume`, which is for it. One that an
-    /// admin made says nothing about the volume that an open call may have made, except under the
-    /// name of that volume: it may be for the very volume.
+    /// admin made, or freed for this claim, says nothing about the volume that an open call may have made, except
+    /// under the name of that volume: it may be for the very volume.
     pub fn is_served_by(&self, volume: &Volume) -> bool {
         let may_be_open = self.state.awaits_answer() || self.open_record().is_some();
         let is_named = self.volume_name.as_deref() == Some(volume.name());
-        is_named || volume.annotation(PROVISIONED_BY).is_some() || !may_be_open
+        is_named || !may_be_open
     }
 
     /// The unusable volume that the call made. It must be removed before the next call.

@@ -46,7 +46,7 @@ impl ClaimIndex {
                 // Collected in order, a set is packed more densely than as it has grown.
                 inner.others = others.filter(|uid| listed.contains_hash(*uid)).collect();
                 let is_gone =
-                    |uid: &str, entry: &Entry| entry.is_of_interest() && !listed.contains(uid);
+                    |uid: &str, entry: &Entry| entry.may_vanish() && !listed.contains(uid);
                 let gone = inner.entries.iter().filter(|(uid, entry)| is_gone(uid, entry));
                 let gone: Vec<Key> = gone.map(|(uid, _)| uid.clone()).collect();
                 gone.iter().filter_map(|uid| inner.on_deleted(uid)).collect()
@@ -124,6 +124,11 @@ impl Entry {
     /// Whether the claim exists and is of interest. If not, a call keeps the entry.
     fn is_of_interest(&self) -> bool {
         self.known.interest != Interest::None
+    }
+
+    /// Whether the claim is not known to be gone, or was kept by our finalizer alone.
+    fn may_vanish(&self) -> bool {
+        self.is_of_interest() || !self.known.is_gone
     }
 
     /// Whether the claim has changed in more than our own record. A change of the record of another

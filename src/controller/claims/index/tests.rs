@@ -13,6 +13,7 @@ use crate::{
     controller::{
         claims::state::Demand,
         events::EVENT_LASTS,
+        ownership::PROVISIONED_BY,
         provisioner::{Failure, Next, Outcome, ProvisionRequest},
     },
     flags::VolumeNaming,
@@ -21,6 +22,7 @@ use crate::{
         informer::hash,
         objects::{CsiSource, Volume},
     },
+    logging::testing::logged,
 };
 
 const DRIVER: &str = "d.example.com";
@@ -416,21 +418,84 @@ async fn the_census_counts_claims_by_state_and_those_that_wait_too_long_by_class
     assert_eq!(index.census(), counted(&[]), "done is out of work");
 }
 
+/// So does one of our driver that was another claim's before: an admin has freed it.
 #[tokio::test]
 async fn a_volume_made_by_hand_closes_an_open_call_only_under_its_name_and_with_a_report() {
-    for (state, name, kept, reported) in [
-        ("open", "by-hand", true, false),
-        ("open", "pvc-u", false, true),
-        ("none", "by-hand", false, false),
+    let mut of_another = provisioned_pv("pvc-u", "u");
+    of_another.metadata.annotations.insert(PROVISIONED_BY.into(), "other".into());
+    for (state, volume, kept, reported) in [
+        ("open", volume("by-hand", "u"), true, false),
+        ("open", provisioned_pv("pvc-old", "u"), true, false),
+        ("open", volume("pvc-u", "u"), false, true),
+        ("open", of_another, false, true),
+        ("open", provisioned_pv("pvc-u", "u"), false, false),
+        ("none", volume("by-hand", "u"), false, false),
     ] {
         let index = with_claim();
         if state == "open" {
             assert!(index.start_call("u", &request("u")));
             index.on_outcome("u", &background());
         }
-        index.on_volume(&volume(name, "u"));
+        index.on_volume(&volume);
         index.on_event(InformerEvent::Apply(bound("u")));
-        assert_eq!(is_superseded(&index), reported, "{state} {name}");
-        assert_eq!(index.known("u").is_some(), kept, "{state} {name}");
+        assert_eq!(is_superseded(&index), reported, "{state} {volume:?}");
+        assert_eq!(index.known("u").is_some(), kept, "{state} {volume:?}");
     }
+}
+
+/// Its event can be missed, also after the claim has been bound or given to another driver.
+#[tokio::test]
+async fn a_relist_shows_that_a_claim_whose_call_is_open_is_gone() {
+    let index = with_claim();
+    assert!(index.start_call("u", &request("u")));
+    index.on_outcome("u", &background());
+    index.on_event(InformerEvent::Apply(bound("u")));
+    assert!(!index.known("u").unwrap().is_gone);
+    let relist = || index.on_event(InformerEvent::InitDone(Listed::default()));
+    assert_eq!(relist(), ["u"].map(Key::from));
+    assert!(index.known("u").unwrap().is_gone);
+    assert!(relist().is_empty(), "it is known");
+}
+
+/// The next leader repeats only what a claim or its record shows.
+#[tokio::test]
+async fn the_end_of_the_process_names_calls_that_nobody_will_follow() {
+    let kept = claim_with("u", |claim| {
+        claim["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    });
+    for (event, is_named) in [
+        (InformerEvent::Apply(claim("u")), false),
+        (InformerEvent::Apply(kept), true),
+        (InformerEvent::Delete(claim("u")), true),
+    ] {
+        let index = with_claim();
+        assert!(index.start_call("u", &request("u")));
+        index.on_outcome("u", &background());
+        index.on_event(event.clone());
+        let (log, _guard) = logged();
+        index.log_unsaved();
+        assert_eq!(log.text().contains("suspected leak"), is_named, "{event:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_volume_that_goes_unseen_during_a_call_does_not_close_it() {
+    let index = with_claim();
+    assert!(index.start_call("u", &request("u")));
+    index.on_volume(&provisioned_pv("pvc-u", "u"));
+    index.on_volumes_listed(&Listed::default());
+    index.on_outcome("u", &background());
+    assert!(index.known("u").unwrap().state.may_call());
+}
+
+/// An admin gives the PersistentVolume to another claim, and perhaps deletes it.
+#[test]
+fn a_claim_whose_volume_is_given_to_another_claim_is_looked_up_again() {
+    let index = with_claim();
+    index.on_volume(&provisioned_pv("pvc-u", "u"));
+    assert!(!index.known("u").unwrap().state.may_call());
+    index.on_volume(&provisioned_pv("pvc-u", "other"));
+    assert!(index.known("u").unwrap().state.may_call() && must_verify(&index, "u"));
+    let let_go = |name| index.update("u", |it| it.let_go(&volume(name, "u")));
+    assert_eq!(["made-before", "pvc-u"].map(let_go), [Some(false), Some(true)]);
 }

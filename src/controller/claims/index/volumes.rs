@@ -7,7 +7,7 @@ use std::mem;
 
 use super::{ClaimIndex, entry::Entry};
 use crate::{
-    controller::Key,
+    controller::{Key, claims::state::ClaimState},
     kube::{
         InformerEvent, Listed,
         objects::{View as _, Volume},
@@ -46,7 +46,7 @@ impl ClaimIndex {
         // Another claim's PersistentVolume has the name: the live look-up reports that to the user.
         let owner_of_name = named.as_deref().filter(|uid| *uid != for_uid);
         if let Some(entry) = owner_of_name.and_then(|uid| inner.entries.get_mut(uid)) {
-            entry.known.required.require();
+            entry.name_taken(volume);
         }
         closed.unwrap_or_default().then(|| for_uid.into())
     }
@@ -71,7 +71,7 @@ impl ClaimIndex {
         }
         let uid = inner.by_volume.get(volume.name())?.clone();
         let name_freed = |entry: &mut Entry| {
-            entry.known.required.require();
+            entry.name_taken(volume);
             entry.pv.is_awaited_gone = false;
         };
         inner.change(&uid, name_freed).map(|()| uid)
@@ -84,7 +84,8 @@ impl ClaimIndex {
         let mut inner = self.0.inner.lock();
         let looked_at = inner.entries.iter_mut().filter_map(|(uid, entry)| {
             let is_listed = entry.pv.uid.is_some_and(|pv| listed.contains_hash(pv));
-            let is_due = match (entry.has_pv(), is_listed) {
+            let is_seen = matches!(entry.known.state, ClaimState::InFlight { has_pv: true, .. });
+            let is_due = match (is_seen || entry.has_pv(), is_listed) {
                 (true, true) => false,
                 (true, false) => entry.pv_deleted(),
                 // It may be another's under its name that is gone: that is looked up again.

@@ -19,7 +19,7 @@ use crate::{
         ownership::ProvisionerIdentity,
         provisioner::{Next, Outcome, ProvisionRequest},
     },
-    kube::objects::{Claim, Volume},
+    kube::objects::{Claim, View as _, Volume},
 };
 
 impl Entry {
@@ -185,10 +185,15 @@ impl Entry {
     }
 
     /// This process is about to let go of the claim's PersistentVolume, which somebody deleted before the claim was
-    /// bound to it. The claim is queued once it is gone.
-    pub fn let_go(&mut self, volume: &Volume) {
-        self.pv.let_go = Some(volume.source_id().into());
-        self.await_pv_gone();
+    /// bound to it. The claim is queued once it is gone. Returns false if the claim would get another volume, as it
+    /// was made under another name.
+    pub fn let_go(&mut self, volume: &Volume) -> bool {
+        let is_named = self.known.volume_name.as_deref() == Some(volume.name());
+        if is_named {
+            self.pv.let_go = Some(volume.source_id().into());
+            self.await_pv_gone();
+        }
+        is_named
     }
 
     /// The claim's PersistentVolume was not let go.
