@@ -157,7 +157,7 @@ impl<P: Provisioner> Controller<P> {
             unsaved_queue: queues.unsaved.clone(),
             save_attempted: Notify::new(),
             volume_lists: VolumeLists::default(),
-            nodes: CoalescedReads::new(deps.client.clone(), deps.tasks.clone()),
+            nodes: CoalescedReads::new(deps.client.clone(), deps.tasks.clone()).for_a_second(),
             dependencies: DependencyIndex::default(),
             is_warned: AtomicBool::default(),
             ending: CancellationToken::new(),

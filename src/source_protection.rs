@@ -131,7 +131,7 @@ impl Protection {
         let queue = |name| Queue::new(name, settings.retry, metrics);
         Self(Arc::new(Shared {
             writer: Writer::new(client.clone()),
-            grants: CoalescedReads::new(client.clone(), tasks.clone()),
+            grants: CoalescedReads::new(client.clone(), tasks.clone()).for_a_second(),
             holders: Mutex::new(Holders::new(settings.peers)),
             locks: KeyedMutex::default(),
             snapshots: queue("snapshotprotection"),

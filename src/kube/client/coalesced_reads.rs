@@ -2,9 +2,9 @@
 //!
 //! A secret or a class that a thousand claims name is read ten times a second, not a thousand times.
 //! A caller gets the object as it was at most 100 ms before the call, or ten times as long as the read took, at most
-//! a second. Callers that come while a read is in flight wait for its answer. A failed read is shared only by those
-//! callers that waited for it. Objects, in particular Secrets, are dropped after a second and never printed. A caller
-//! that knows of a change calls [`CoalescedReads::forget`].
+//! a second ([`CoalescedReads::for_a_second`]: always a second). Callers that come while a read is in flight wait for
+//! its answer. A failed read is shared only by those callers that waited for it. Objects, in particular Secrets, are
+//! dropped after a second and never printed. A caller that knows of a change calls [`CoalescedReads::forget`].
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
@@ -58,6 +58,8 @@ type Answer<V> = Result<Arc<V>, Arc<ApiError>>;
 pub struct CoalescedReads<V> {
     client: Client,
     tasks: Tasks,
+    /// How long an answer is shared at least.
+    shared_for: Duration,
     reads: Arc<Mutex<Reads<V>>>,
 }
 
@@ -73,7 +75,13 @@ type Object = (Option<String>, String);
 impl<V: ReadBy> CoalescedReads<V> {
     /// Reads through `client`; tasks spawned on `tasks` drop the answers after a second.
     pub fn new(client: Client, tasks: Tasks) -> Self {
-        Self { client, tasks, reads: Arc::default() }
+        Self { client, tasks, shared_for: SHARED_AT_LEAST, reads: Arc::default() }
+    }
+
+    /// The same, but each answer is shared for a second.
+    #[must_use]
+    pub fn for_a_second(self) -> Self {
+        Self { shared_for: SHARED_AT_MOST, ..self }
     }
 
     /// Returns the object as it was a short time ago.
@@ -104,7 +112,8 @@ impl<V: ReadBy> CoalescedReads<V> {
         {
             return answer.clone();
         }
-        let answer = request(self.client.clone(), object.clone(), now).boxed().shared();
+        let answer = request(self.client.clone(), object.clone(), now, self.shared_for);
+        let answer = answer.boxed().shared();
         reads.insert(object.clone(), (now, answer.clone()));
         drop(reads);
         self.forget_later(object.clone(), answer.clone());
@@ -123,7 +132,7 @@ impl<V: ReadBy> CoalescedReads<V> {
 impl<V> Clone for CoalescedReads<V> {
     fn clone(&self) -> Self {
         let (client, tasks) = (self.client.clone(), self.tasks.clone());
-        Self { client, tasks, reads: Arc::clone(&self.reads) }
+        Self { client, tasks, shared_for: self.shared_for, reads: Arc::clone(&self.reads) }
     }
 }
 
@@ -138,10 +147,11 @@ async fn request<V: ReadBy>(
     client: Client,
     (namespace, name): Object,
     sent: Instant,
+    shared_for: Duration,
 ) -> (Answer<V>, Instant) {
     let answer = V::read(&client, namespace.as_deref(), &name).await;
     let long = sent.elapsed().saturating_mul(SHARED_FACTOR);
-    let until = sent + long.clamp(SHARED_AT_LEAST, SHARED_AT_MOST);
+    let until = sent + long.clamp(shared_for, SHARED_AT_MOST);
     (answer.map(Arc::new).map_err(Arc::new), until)
 }
 
