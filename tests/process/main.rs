@@ -13,7 +13,6 @@ mod demo;
 mod ends;
 mod explained;
 mod huge;
-mod load;
 mod outages;
 mod proxy;
 mod shadow;

@@ -117,34 +117,3 @@ fn expectation(text: &str) -> Result<(Outcome, Option<Outcome>), PlayError> {
         _ => Err(WHY.into()),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const README: &str = "# x\n| a | b |\n|---|---|\n| no | better |\n\ntext\n| quirk | ruling |\n\
-        |---|---|\n| leak; crash, too | better: none |\n| texts | same |\n\
-        | dumps | same where stable, else other |\n\n| later | better |\n";
-
-    fn rulings() -> Rulings {
-        Rulings { rows: table(README), directory: PathBuf::new() }
-    }
-
-    #[test]
-    fn only_rows_of_the_rulings_table_that_allow_it_carry_a_difference() {
-        let rows = |text: &str| rulings().rows(text);
-        for named in ["leak; crash, too", "leak", "crash, too", "dumps"] {
-            assert_eq!(rows(&format!("# {named}\nexpect: {{}}\n")).unwrap(), [named]);
-        }
-        assert_eq!(rows("# leak\n# dumps\nexpect: {}\n# no row\n").unwrap(), ["leak", "dumps"]);
-        for same in ["# texts\n", "# leak\n# texts\n"] {
-            assert!(rows(same).is_err(), "{same}");
-        }
-        for unknown in ["# no\n", "# later\n", "# lea\n", "# better: none\n", "# leak\n# no\n"] {
-            assert!(rows(unknown).is_err(), "{unknown}");
-        }
-        for nameless in ["", "expect: {}\n", "#\nexpect: {}\n", "# leak\n#\n"] {
-            assert!(rows(nameless).is_err(), "{nameless:?}");
-        }
-    }
-}
