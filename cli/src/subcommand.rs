@@ -157,6 +157,7 @@ mod tests {
             (&[][..], 2),
             (&["explian\u{1b}"], 2),
             (&["status"], 2),
+            (&["release-claims", "--relaese"], 2),
             (&["status", "--driver=d", "-o", "yaml"], 2),
             (&["shadow-report"], 2),
             (&["check", "-o", "yaml"], 3),

@@ -149,17 +149,6 @@ fn what_cannot_be_parsed_ends_with_2_and_pflags_text_in_the_last_line() {
 }
 
 #[test]
-fn the_version_is_printed_after_gates_and_node_name_but_before_addresses() {
-    let version = Refusal { text: format!("/csi-provisioner {VERSION}"), exit_code: 0 };
-    assert_eq!(parse(&["--help"]).unwrap_err().exit_code, 0);
-    assert_eq!(parse(&["--version"]), Err(version.clone()));
-    assert_eq!(parse(&["--version", "--metrics-address=:1", "--http-endpoint=:2"]), Err(version));
-    assert_eq!(refusal(&["--version", "--node-deployment"]).0, 255);
-    let unknown = (255, "unrecognized feature gate: Nope".to_owned());
-    assert_eq!(refusal(&["--version", "--feature-gates=Nope=true"]), unknown);
-}
-
-#[test]
 fn settings_that_contradict_end_with_the_originals_codes() {
     let table = r#"
 --metrics-address=:1 --http-endpoint=:2 => 1 only one of `--metrics-address` and `--http-endpoint` can be set.

@@ -340,30 +340,6 @@ async fn a_leaders_open_calls_stay_unless_forced_and_are_released_once_it_has_en
 }
 
 #[test]
-fn each_option_is_explained_and_others_are_refused() {
-    let help = run(&["--help"]);
-    assert_eq!(help.code, 0);
-    for option in [
-        "--kubeconfig",
-        "--master",
-        "--driver",
-        "--leader-election-namespace",
-        "--release",
-        "--force",
-    ] {
-        let mut lines = help.stdout.lines().map(str::trim);
-        let found = lines.any(|line| line.split_whitespace().next() == Some(option));
-        let explanation = lines.next().unwrap_or_default();
-        assert!(found && explanation.split_whitespace().count() >= 3, "{option}: {explanation:?}");
-    }
-    let usage = ran::run(&["--help"], "").stdout;
-    assert!(usage.contains("\n  release-claims  Lists the claims"), "{usage}");
-    let wrong = run(&["--relaese"]);
-    assert_eq!((wrong.code, wrong.stdout.as_str()), (2, ""));
-    assert!(wrong.stderr.contains("--relaese"), "{}", wrong.stderr);
-}
-
-#[test]
 fn arguments_that_are_no_text_are_refused_as_others_are() {
     let wrong = run(&[OsStr::from_bytes(b"--driver=\xff")]);
     assert_eq!((wrong.code, wrong.stdout.as_str()), (2, ""));
@@ -378,17 +354,5 @@ fn arguments_that_are_no_text_are_refused_as_others_are() {
         let stderr = String::from_utf8(first.stderr).unwrap();
         assert_eq!(first.status.code(), Some(2), "{stderr}");
         assert!(stderr.contains(says), "{stderr}");
-    }
-}
-
-/// A Job or a habit of an earlier release must not start a controller.
-#[test]
-fn the_sidecar_names_the_new_program_and_does_not_start() {
-    for command in ["check", "explain", "status", "release-claims", "shadow", "shadow-report"] {
-        let mut program = Command::new(sidecar());
-        let output = program.env_clear().args([command, "--release"]).output().unwrap();
-        let stderr = String::from_utf8(output.stderr).unwrap();
-        assert_eq!((output.status.code(), stderr.lines().count()), (Some(2), 1), "{stderr}");
-        assert!(stderr.contains(&format!("kubectl-csi_provisioner {command}")), "{stderr}");
     }
 }
