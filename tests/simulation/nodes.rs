@@ -17,10 +17,6 @@ use tokio::time::sleep;
 
 const PROTECTION: &str = "external-provisioner.volume.kubernetes.io/finalizer";
 
-/// Short waits, so that nodes overlap.
-const SHORT_DELAYS: [&str; 2] =
-    ["--node-deployment-base-delay=2s", "--node-deployment-max-delay=5s"];
-
 /// `cargo bench --bench nodes` does the same with 100 nodes and 1,000 claims.
 #[tokio::test(start_paused = true)]
 async fn many_nodes_share_many_claims_without_getting_in_each_others_way() {
@@ -30,27 +26,6 @@ async fn many_nodes_share_many_claims_without_getting_in_each_others_way() {
     assert_eq!(cost.puts, claims + cost.conflicts, "a PUT that is no conflict wins: {cost}");
     assert!(cost.gets <= 2 * claims, "{cost}");
     assert!(cost.capacity_calls <= 2 * claims, "{cost}");
-}
-
-/// Released volumes are deleted at the driver that has them, by one process.
-#[tokio::test(start_paused = true)]
-async fn a_volume_is_deleted_by_its_own_node_alone() {
-    let cluster = Cluster::new(1, &[4; 4]);
-    let claims: Vec<String> = (0..12).map(|n| format!("data-{n}")).collect();
-    let uids: Vec<String> =
-        claims.iter().map(|name| cluster.simulation.create_claim(name)).collect();
-    cluster.until_saved(12).await;
-    cluster.check_volumes(12);
-    let made = cluster.calls("CreateVolume");
-    for (name, uid) in claims.iter().zip(&uids) {
-        cluster.simulation.delete_claim(name);
-        cluster.simulation.release(uid);
-    }
-    cluster.simulation.until("the volumes are gone", |s| s.volumes().is_empty()).await;
-    sleep(Duration::from_secs(3600)).await;
-    assert_eq!(cluster.calls("DeleteVolume"), made, "each node what it has made");
-    assert_eq!(cluster.left_at_drivers(), Vec::<String>::new());
-    assert_eq!(cluster.simulation.api_requests("delete", "persistentvolumes"), 12);
 }
 
 /// The protection finalizer comes and goes once, by the process that reaches the volume first; where that one is
@@ -153,48 +128,6 @@ async fn a_node_that_gave_a_claim_back_after_an_open_call_may_be_chosen_again() 
     let texts = cluster.simulation.event_messages("data", "ProvisioningFailed");
     let reports = texts.iter().filter(|text| text.starts_with("the selected node is given back"));
     assert_eq!(reports.count(), 1, "{texts:?}");
-}
-
-/// The owner dies at some moment of its work and comes back: the claim stays its own, and has one
-/// volume in the end.
-#[tokio::test(start_paused = true)]
-async fn an_owner_that_dies_and_comes_back_ends_what_it_began() {
-    for seed in 0..16 {
-        let mut cluster = Cluster::with(seed, &[1; 3], &SHORT_DELAYS);
-        cluster.simulation.create_claim("data");
-        let chosen = |s: &Simulation| {
-            let claim = s.api.get("PersistentVolumeClaim", "sc", "data").unwrap();
-            claim["metadata"]["annotations"][SELECTED].is_string()
-        };
-        cluster.simulation.until("it is chosen", chosen).await;
-        let owner = cluster.owner("data").unwrap();
-        sleep(Duration::from_millis(5 * seed)).await;
-        cluster.nodes[&owner].process.kill();
-        sleep(Duration::from_secs(300)).await;
-        assert_eq!(cluster.owner("data").as_ref(), Some(&owner), "seed {seed}: nobody else's");
-        cluster.restart(&owner);
-        cluster.until_saved(1).await;
-        sleep(Duration::from_secs(600)).await;
-        cluster.check_volumes(1);
-    }
-}
-
-/// Nodes come and go while claims come: what nobody owns yet is taken by who is left.
-#[tokio::test(start_paused = true)]
-async fn nodes_that_come_and_go_lose_no_claim() {
-    for seed in 0..4 {
-        let mut cluster = Cluster::with(seed, &[20; 6], &SHORT_DELAYS);
-        for number in 0..40 {
-            cluster.simulation.create_claim(&format!("data-{number}"));
-            sleep(Duration::from_millis(200 + 37 * seed)).await;
-            if number % 5 == 0 {
-                cluster.restart(&format!("n{}", (number + seed) % 6));
-            }
-        }
-        cluster.until_saved(40).await;
-        sleep(Duration::from_secs(600)).await;
-        cluster.check_volumes(40);
-    }
 }
 
 /// Two nodes; the claim `data` has a call open on `n0`, whose driver does not answer.

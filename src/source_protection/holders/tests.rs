@@ -1,4 +1,3 @@
-use proptest::{collection::vec, prelude::*};
 use serde_json::{Value, json};
 
 use super::*;
@@ -22,16 +21,6 @@ fn claim(uid: &str, source: &NamedSource, phase: &str) -> Claim {
     let claim = json!({"metadata": {"namespace": "ns", "name": uid, "uid": uid},
                        "spec": {"dataSource": reference}, "status": {"phase": phase}});
     serde_json::from_value(claim).unwrap()
-}
-
-/// A pending claim of another namespace that names the source.
-fn foreign(namespace: &str, uid: &str, source: &NamedSource) -> Claim {
-    let mut claim = claim(uid, source, "Pending");
-    let reference = claim.spec.data_source.take();
-    claim.spec.data_source_ref = reference;
-    claim.spec.data_source_ref.as_mut().unwrap().namespace = Some(source.namespace.clone());
-    claim.metadata.namespace = Some(namespace.into());
-    claim
 }
 
 fn spaces(namespaces: &[&str]) -> BTreeSet<String> {
@@ -239,100 +228,19 @@ fn the_time_out_of_a_source_is_not_that_of_its_namesake() {
     assert!(!holders.may_be_released(&snapshot("s"), "s2"));
 }
 
-/// An event of a few claims that are created from two snapshots and a claim.
-#[derive(Debug, Clone)]
-enum Step {
-    Shown(u8, u8, &'static str),
-    Foreign(u8, u8),
-    Ended(u8),
-    Gone(u8),
-    Begin(u8, u8),
-    Finalized(u8, bool),
-    Closed(u8),
-    Freed,
-}
-
-fn step() -> impl Strategy<Value = Step> {
-    let phase = prop_oneof![Just("Pending"), Just("Bound")];
-    prop_oneof![
-        (0..4_u8, 0..3_u8, phase)
-            .prop_map(|(claim, source, phase)| Step::Shown(claim, source, phase)),
-        (0..4_u8, 0..3_u8).prop_map(|(claim, source)| Step::Foreign(claim, source)),
-        (0..4_u8).prop_map(Step::Ended),
-        (0..4_u8).prop_map(Step::Gone),
-        (0..4_u8, 0..3_u8).prop_map(|(claim, source)| Step::Begin(claim, source)),
-        (0..3_u8, any::<bool>()).prop_map(|(source, found)| Step::Finalized(source, found)),
-        (0..4_u8).prop_map(Step::Closed),
-        Just(Step::Freed),
-    ]
-}
-
-fn source(number: u8) -> NamedSource {
-    if number == 2 { origin() } else { snapshot(&number.to_string()) }
-}
-
-proptest! {
-    /// Whatever happens: calls that have not finished keep their sources, every source that is due
-    /// was returned for a check, and nothing is kept of claims that are gone and finished.
-    #[test]
-    fn unfinished_calls_keep_their_sources_and_finished_ones_are_forgotten(
-        peers: bool,
-        steps in vec(step(), 0..40),
-    ) {
-        let mut holders = Holders::new(peers);
-        let mut sources_by_claim: BTreeMap<u8, u8> = BTreeMap::new();
-        for step in steps {
-            let affected = match step {
-                Step::Shown(uid, from, phase) => {
-                    holders.on_event(&InformerEvent::Apply(claim(&uid.to_string(), &source(from), phase)))
-                }
-                Step::Foreign(uid, from) => {
-                    holders.on_event(&InformerEvent::Apply(foreign("x", &uid.to_string(), &source(from))))
-                }
-                Step::Ended(uid) => {
-                    sources_by_claim.remove(&uid);
-                    holders.call_ended(&uid.to_string()).into_iter().collect()
-                }
-                Step::Gone(uid) => {
-                    holders.on_event(&InformerEvent::Delete(claim(&uid.to_string(), &source(0), "Pending")))
-                }
-                Step::Begin(uid, from) => {
-                    holders.begin_call(&uid.to_string(), &source(from));
-                    sources_by_claim.insert(uid, from);
-                    BTreeSet::new()
-                }
-                Step::Finalized(from, found) => {
-                    holders.record_finalizer(&source(from), "s1", if found { FinalizerOrigin::Existing } else { FinalizerOrigin::Added });
-                    BTreeSet::new()
-                }
-                Step::Closed(uid) => {
-                    sources_by_claim.remove(&uid);
-                    holders.claim_finished(&uid.to_string(), true)
-                }
-                Step::Freed => {
-                    let free = |s: &NamedSource| holders.due(s).is_some();
-                    let free: Vec<_> = (0..3).map(source).filter(free).collect();
-                    for source in &free {
-                        holders.finalizer_removed(source);
-                    }
-                    BTreeSet::new()
-                }
-            };
-            for from in sources_by_claim.values() {
-                prop_assert_eq!(holders.due(&source(*from)), None);
-            }
-            for source in affected {
-                prop_assert!(holders.due(&source).is_some());
-            }
-        }
-        for uid in 0..4_u8 {
-            holders.claim_finished(&uid.to_string(), true);
-            holders.on_event(&InformerEvent::Delete(claim(&uid.to_string(), &source(0), "Pending")));
-        }
-        (0..3).map(source).for_each(|source| holders.finalizer_removed(&source));
-        prop_assert!(holders.claims.is_empty() && holders.named_by.is_empty());
-        prop_assert!(holders.terminating.is_empty() && holders.calls.is_empty() && holders.called_for.is_empty() && holders.finalized.is_empty());
+#[test]
+fn nothing_is_kept_of_claims_that_are_gone_and_of_sources_that_are_free() {
+    let mut holders = restoring(FinalizerOrigin::Added, false);
+    holders.on_event(&InformerEvent::Apply(source_claim("o", true, true)));
+    holders.on_event(&pending("b", &origin()));
+    holders.claim_finished("a", true);
+    for uid in ["a", "b", "o"] {
+        holders.on_event(&InformerEvent::Delete(claim(uid, &origin(), "Pending")));
     }
+    holders.finalizer_removed(&snapshot("s"));
+    assert!(holders.claims.is_empty() && holders.named_by.is_empty());
+    assert!(holders.calls.is_empty() && holders.called_for.is_empty());
+    assert!(holders.terminating.is_empty() && holders.finalized.is_empty());
 }
 
 #[test]
