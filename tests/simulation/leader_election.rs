@@ -108,18 +108,6 @@ async fn a_volume_that_the_leader_before_has_saved_is_found_whatever_its_name() 
     assert_eq!(simulation.calls("CreateVolume"), 1);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_standby_ends_at_once_and_leaves_the_lease_alone() {
-    let simulation = Simulation::new(1);
-    let (_first, second) = two(&simulation).await;
-    let start = Instant::now();
-    second.stop();
-    simulation.until("the standby ended", |_| second.outcome().is_some()).await;
-    assert_eq!(second.outcome(), Some(Ok(())));
-    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
-    assert_eq!(simulation.lease_holder().as_deref(), Some("a"));
-}
-
 /// A volume that can't be saved is kept for as long as `--shutdown-timeout` allows; nothing is in
 /// flight then, so the Lease is given back, and the next leader asks for the same again.
 #[tokio::test(start_paused = true)]

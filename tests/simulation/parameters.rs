@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use support::simulation::{Simulation, attachment, claim, foreign_volume};
+use support::simulation::{Simulation, claim, foreign_volume};
 use tokio::time::sleep;
 
 const NOT_TEXT: &str = "rpc error: code = Internal desc = grpc: error while marshaling: string field contains invalid UTF-8";
@@ -98,42 +98,6 @@ async fn a_name_that_two_claims_share_serves_one_of_them() {
     assert!(
         messages.iter().all(|text| text.contains("exists already and is for the claim sc/data-"))
     );
-}
-
-/// The secret of an attached volume is not read; once it is detached, a secret that cannot be used is reported.
-#[tokio::test(start_paused = true)]
-async fn a_deletion_waits_for_the_detachment_before_it_complains_of_its_secret() {
-    let simulation = Simulation::scripted(json!({
-        "controller_capabilities": ["CREATE_DELETE_VOLUME", "PUBLISH_UNPUBLISH_VOLUME"]}));
-    simulation.replace_class(&json!({"parameters": {
-        "csi.storage.k8s.io/provisioner-secret-name": "${pvc.annotations['key']}",
-        "csi.storage.k8s.io/provisioner-secret-namespace": "sc",
-    }}));
-    let mut volume = foreign_volume("x", "nobody", "handle");
-    volume["spec"]["storageClassName"] = json!("fast");
-    simulation.api.create(&volume).unwrap();
-    simulation.create(&attachment("pvc-x", "node"));
-    simulation.phase("pvc-x", "Released");
-    simulation.start();
-    let messages = |s: &Simulation| {
-        let events = s.api.list("Event", "default");
-        let messages = events.iter().filter(|event| event["reason"] == "VolumeFailedDelete");
-        messages.map(|event| event["message"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
-    };
-    simulation.until("the attachment is reported", |s| messages(s).len() == 1).await;
-    let attached = "persistentvolume pvc-x is still attached to node node";
-    assert_eq!(messages(&simulation), [attached]);
-    simulation.api.delete("VolumeAttachment", "", "pvc-x-node").unwrap();
-    simulation.until("the secret is reported", |s| messages(s).len() == 2).await;
-    assert_eq!(
-        messages(&simulation)[1..],
-        [
-            r#"failed to get secretreference for volume pvc-x: error resolving value "${pvc.annotations['key']}": invalid tokens: ["pvc.annotations['key']"]"#
-        ]
-    );
-    simulation.api.delete("StorageClass", "", "fast").unwrap();
-    simulation.until("the volume is gone", |s| s.volumes().is_empty()).await;
-    assert_eq!(simulation.calls("DeleteVolume"), 1);
 }
 
 /// What the feature gate `CephRBDExtensions` adds.

@@ -130,23 +130,6 @@ async fn a_snapshot_is_guarded_during_the_call_and_free_once_the_volume_is_saved
     cluster.kept_its_promise();
 }
 
-/// Two restores of one snapshot, the second of which is open still when the first has its volume.
-#[tokio::test(start_paused = true)]
-async fn the_last_of_several_restores_frees_the_snapshot() {
-    let cluster = one_snapshot();
-    cluster
-        .script(json!({"create_volume": [{"error": {"code": "UNAVAILABLE", "message": "busy"}}]}));
-    cluster.add_claim("slow", "VolumeSnapshot", "snap");
-    cluster.until("the slow one is open", |c| c.calls() == 1).await;
-    cluster.script(json!({"create_volume": [{"delay_ms": 3000}]}));
-    cluster.delete("VolumeSnapshot", "snap");
-    let second = cluster.add_claim("second", "VolumeSnapshot", "snap");
-    cluster.until("the second is saved", |c| c.simulation.is_saved(&second)).await;
-    cluster.until("the snapshot is gone", |c| c.get("VolumeSnapshot", "snap").is_none()).await;
-    assert_eq!(cluster.simulation.volumes().len(), 2);
-    cluster.kept_its_promise();
-}
-
 /// The write that frees the snapshot is carried out, and its answer lost: the next restore begins
 /// before it is tried again, and guards the snapshot anew.
 #[tokio::test(start_paused = true)]
@@ -164,22 +147,6 @@ async fn a_restore_after_a_freeing_that_was_not_answered_is_guarded() {
     cluster.until("the second is saved", |c| c.simulation.is_saved(&second)).await;
     sleep(2 * MINUTE).await;
     assert!(!cluster.is_guarded("snap"));
-    cluster.kept_its_promise();
-}
-
-/// As recorded, a claim that will be tried again keeps its source; with the claim it goes at once.
-#[tokio::test(start_paused = true)]
-async fn a_refused_restore_keeps_its_snapshot_as_long_as_its_claim_stands() {
-    let cluster = one_snapshot();
-    cluster.fail("INTERNAL");
-    cluster.add_claim("data", "VolumeSnapshot", "snap");
-    cluster.until("it was refused", |c| c.calls() == 3).await;
-    cluster.delete("VolumeSnapshot", "snap");
-    sleep(10 * MINUTE).await;
-    assert!(cluster.is_guarded("snap"));
-    cluster.delete("PersistentVolumeClaim", "data");
-    sleep(Duration::from_secs(1)).await;
-    assert_eq!(cluster.get("VolumeSnapshot", "snap"), None);
     cluster.kept_its_promise();
 }
 
@@ -220,70 +187,6 @@ async fn a_claim_that_waits_for_its_secret_holds_no_snapshot() {
     assert_eq!(cluster.simulation.api_requests("patch", "volumesnapshots"), 0);
 }
 
-/// A process is killed in a restore, and the snapshot deleted: the next one finds it guarded,
-/// ends the restore and frees it, which no sweep has to do.
-#[tokio::test(start_paused = true)]
-async fn a_restore_outlives_a_kill_and_frees_what_an_earlier_process_guarded() {
-    let cluster = Cluster::new(1);
-    cluster.add_snapshot("snap");
-    cluster.driver.backend().takes(Duration::from_secs(5));
-    let first = cluster.simulation.start_with(&[NO_SWEEP]);
-    let uid = cluster.add_claim("data", "VolumeSnapshot", "snap");
-    let waits = cluster.add_claim("waits", "VolumeSnapshot", "missing");
-    cluster.until("the call began", |c| c.calls() == 1).await;
-    first.kill();
-    cluster.delete("VolumeSnapshot", "snap");
-    cluster.simulation.start_with(&[NO_SWEEP]);
-    cluster.until("the volume is saved", |c| c.simulation.is_saved(&uid)).await;
-    cluster.until("the snapshot is gone", |c| c.get("VolumeSnapshot", "snap").is_none()).await;
-    assert!(!cluster.simulation.is_saved(&waits));
-    cluster.kept_its_promise();
-}
-
-/// What a crash leaves is swept, and not what a pending claim names.
-#[tokio::test(start_paused = true)]
-async fn what_a_crash_left_is_swept_when_nobody_names_it() {
-    let cluster = Cluster::new(1);
-    for name in ["orphan", "named"] {
-        cluster.add_snapshot(name);
-        let wears = json!({"metadata": {"finalizers": [RESTORE, "example.com/other"]}});
-        cluster.simulation.api.merge("VolumeSnapshot", "sc", name, &wears).unwrap();
-    }
-    let mut foreign = claim("foreign");
-    foreign["metadata"]["annotations"] = Value::Null;
-    foreign["spec"]["dataSource"] =
-        json!({"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "named"});
-    cluster.simulation.api.create(&foreign).unwrap();
-    cluster.simulation.start();
-    sleep(MINUTE).await;
-    assert!(!cluster.is_guarded("orphan") && cluster.is_guarded("named"));
-    assert_eq!(cluster.finalizers("VolumeSnapshot", "orphan"), ["example.com/other"]);
-    cluster.delete("PersistentVolumeClaim", "foreign");
-    sleep(6 * MINUTE).await;
-    assert!(!cluster.is_guarded("named"));
-}
-
-/// ceph-csi's role patches snapshots, upstream's updates them; without either restores go on.
-#[tokio::test(start_paused = true)]
-async fn restores_go_on_with_whatever_rights_there_are() {
-    for (refused, guarded) in
-        [(&["patch"][..], true), (&["update"], true), (&["patch", "update"], false)]
-    {
-        let cluster = one_snapshot();
-        cluster.fail("ABORTED");
-        for verb in refused {
-            cluster.simulation.refuse(verb, "volumesnapshots", 1_000_000);
-        }
-        let uid = cluster.add_claim("data", "VolumeSnapshot", "snap");
-        cluster.until("the call is open", |c| c.calls() == 2).await;
-        assert_eq!(cluster.is_guarded("snap"), guarded, "{refused:?}");
-        cluster.succeed();
-        cluster.until("the volume is saved", |c| c.simulation.is_saved(&uid)).await;
-        sleep(Duration::from_secs(1)).await;
-        assert!(!cluster.is_guarded("snap"), "{refused:?}");
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn twenty_restores_at_once_write_the_snapshot_twice_and_fail_never() {
     let cluster = one_snapshot();
@@ -295,31 +198,6 @@ async fn twenty_restores_at_once_write_the_snapshot_twice_and_fail_never() {
     assert!(!cluster.is_guarded("snap"));
     assert_eq!(cluster.simulation.api_requests("patch", "volumesnapshots"), 2);
     assert!((0..20).all(|n| !cluster.simulation.has_event(&format!("c{n}"), "ProvisioningFailed")));
-    cluster.kept_its_promise();
-}
-
-/// The source of a clone stays until the clone is bound, without anybody asking in between.
-#[tokio::test(start_paused = true)]
-async fn a_deleted_source_of_a_clone_goes_when_the_clone_is_bound() {
-    let cluster = Cluster::new(1);
-    cluster.add_origin("origin");
-    cluster.driver.backend().takes(Duration::from_secs(5));
-    cluster.simulation.start();
-    let uid = cluster.add_claim("clone", "PersistentVolumeClaim", "origin");
-    cluster.until("the call began", |c| c.calls() == 1).await;
-    assert_eq!(cluster.finalizers("PersistentVolumeClaim", "origin"), [CLONE]);
-    cluster.delete("PersistentVolumeClaim", "origin");
-    cluster.until("the volume is saved", |c| c.simulation.is_saved(&uid)).await;
-    let before = cluster.simulation.api_requests("update", "persistentvolumeclaims");
-    sleep(30 * MINUTE).await;
-    assert_eq!(cluster.finalizers("PersistentVolumeClaim", "origin"), [CLONE]);
-    cluster.simulation.bind("clone", &format!("pvc-{uid}"));
-    let bound = json!({"status": {"phase": "Bound"}});
-    cluster.simulation.api.merge("PersistentVolumeClaim", "sc", "clone", &bound).unwrap();
-    sleep(Duration::from_secs(1)).await;
-    assert_eq!(cluster.get("PersistentVolumeClaim", "origin"), None);
-    let updates = cluster.simulation.api_requests("update", "persistentvolumeclaims") - before;
-    assert_eq!(updates, 1, "nobody asked over and over");
     cluster.kept_its_promise();
 }
 

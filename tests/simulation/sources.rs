@@ -240,27 +240,6 @@ async fn the_recorded_call_of_a_deleted_claim_ends_with_a_warning_without_its_sn
     }
 }
 
-/// In one process neither claim nor snapshot is needed to follow a call.
-#[tokio::test(start_paused = true)]
-async fn an_open_call_is_repeated_with_the_handle_it_was_asked_with() {
-    let simulation = cluster();
-    sources::create_snapshot(&simulation, "snap");
-    simulation.script(json!({"create_volume": [{"error": {"code": "ABORTED"}}]}));
-    simulation.start();
-    let uid = sources::create_restore(&simulation, "restored", "snap");
-    simulation.until("the call is open", |s| is_marked(s, "restored")).await;
-    force_snapshot_away(&simulation, "snap");
-    // Another snapshot by that name, with another handle.
-    simulation.api.delete("VolumeSnapshotContent", "", "content-snap").unwrap();
-    sources::create_snapshot(&simulation, "snap");
-    let other = json!({"status": {"snapshotHandle": "another"}});
-    simulation.api.merge("VolumeSnapshotContent", "", "content-snap", &other).unwrap();
-    simulation.script(json!({"create_volume": [{}]}));
-    simulation.until("it is restored", |s| s.is_saved(&uid)).await;
-    let asked = simulation.requests("CreateVolume");
-    assert!(asked.iter().all(|request| snapshot_of(request) == "handle-snap"), "{asked:?}");
-}
-
 /// The record of an open call stands on the claim, where its user can write: no handle is taken from
 /// there.
 #[tokio::test(start_paused = true)]
@@ -314,24 +293,4 @@ async fn a_lost_grant_stops_a_claim_and_loses_no_volume() {
     simulation.until("the claim is gone", |s| claim(s, "restored").is_none()).await;
     assert!(simulation.left_at_driver().is_empty() && simulation.volumes().is_empty());
     assert_eq!(simulation.calls("DeleteVolume"), 1);
-}
-
-/// A populator's claim gets one event, costs no call, and is checked again when it changes.
-#[tokio::test(start_paused = true)]
-async fn what_others_fill_in_is_left_to_them() {
-    let simulation = Simulation::new(1);
-    simulation.start();
-    let reference = json!({"apiGroup": "example.com", "kind": "Tape", "name": "t"});
-    let uid =
-        sources::create_claim_from(&simulation, "filled", &json!({"dataSourceRef": reference}));
-    let messages = |s: &Simulation| s.event_messages("filled", "Provisioning").len();
-    simulation.until("it is reported", |s| messages(s) == 2).await;
-    sleep(Duration::from_secs(600)).await;
-    let events = simulation.api.list("Event", sources::NAMESPACE);
-    let populator =
-        events.iter().find(|event| event["source"]["component"] == "external-provisioner");
-    let populator = populator.unwrap();
-    assert_eq!(populator["message"], "Assuming an external populator will provision the volume");
-    assert_eq!(populator["count"], 1);
-    assert_eq!((simulation.calls("CreateVolume"), simulation.is_saved(&uid)), (0, false));
 }
