@@ -8,11 +8,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use support::{
     capacity::{
-        FAST, Published, ZONE, add_claim, add_class, add_class_of, add_node, all, cluster,
-        move_node, object, object_of, objects, prepared, published, remove_node, set_capacity,
-        start, until_published, writes,
+        FAST, Published, ZONE, add_claim, add_class, add_node, all, cluster, move_node, object,
+        object_of, objects, prepared, published, remove_node, set_capacity, start, until_published,
+        writes,
     },
-    simulation::{DRIVER, Process, Simulation, claim, class, csi_node, provisioned_volume},
+    simulation::{DRIVER, Process, Simulation, claim, class, provisioned_volume},
 };
 use testkit::apiserver::{
     faults::{Effect, Rule, StreamFault},
@@ -40,48 +40,6 @@ async fn running() -> Simulation {
 
 mod follows {
     use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn nodes_that_come_go_and_change_labels() {
-        let simulation = running().await;
-        let api = &simulation.api;
-        let begun = Instant::now();
-        add_node(&simulation, "n3", "b");
-        add_node(&simulation, "n4", "c");
-        until_published(&simulation, all(&["fast"], &["a", "b", "c"], "1Gi")).await;
-        move_node(&simulation, "n1", "d");
-        until_published(&simulation, all(&["fast"], &["b", "c", "d"], "1Gi")).await;
-        remove_node(&simulation, "n2");
-        api.delete("CSINode", "", "n4").unwrap();
-        until_published(&simulation, all(&["fast"], &["b", "d"], "1Gi")).await;
-        let unlabelled = json!({"metadata": {"labels": {ZONE: null}}});
-        api.merge("Node", "", "n1", &unlabelled).unwrap();
-        until_published(&simulation, all(&["fast"], &["b"], "1Gi")).await;
-        api.create(&csi_node("n5", &[ZONE])).unwrap();
-        let heartbeat =
-            json!({"metadata": {"annotations": {"beat": "1"}, "labels": {"other": "x"}}});
-        api.merge("Node", "", "n3", &heartbeat).unwrap();
-        sleep(Duration::from_secs(1)).await;
-        assert!(begun.elapsed() < MINUTE, "without a poll: {:?}", begun.elapsed());
-        let [created, _, deleted] = writes(&simulation);
-        assert_eq!((created, deleted), (4, 3), "and nothing for what changes nothing");
-        until_published(&simulation, all(&["fast"], &["b"], "1Gi")).await;
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn classes_that_come_go_and_change() {
-        let simulation = running().await;
-        add_class(&simulation, "slow");
-        add_class_of(&simulation, "at-once", DRIVER, "Immediate");
-        add_class_of(&simulation, "foreign", "other.example.com", "WaitForFirstConsumer");
-        until_published(&simulation, all(&["fast", "slow"], &["a", "b"], "1Gi")).await;
-        simulation.api.delete("StorageClass", "", "fast").unwrap();
-        until_published(&simulation, all(&["slow"], &["a", "b"], "1Gi")).await;
-        set_capacity(&simulation, 2);
-        let touched = json!({"metadata": {"labels": {"touched": "yes"}}});
-        simulation.api.merge("StorageClass", "", "slow", &touched).unwrap();
-        until_published(&simulation, all(&["slow"], &["a", "b"], "2Gi")).await;
-    }
 
     /// As in external-provisioner, also where the driver was not asked: what a claim or its class say is
     /// refused for good, and the capacity is read again. A call that failed for another reason changes nothing.
@@ -172,19 +130,6 @@ mod volumes {
     fn sizes_of(simulation: &Simulation, class: &str) -> Vec<String> {
         let published = published(simulation).into_iter();
         published.filter(|((of, _), _)| of == class).flat_map(|(_, sizes)| sizes).collect()
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn one_that_was_made_has_its_class_asked_about() {
-        let simulation = shrinking().await;
-        let uid = add_claim(&simulation, "data", "n1");
-        simulation.until("it is reported", |s| sizes_of(s, "fast") == ["0", "0"]).await;
-        assert_eq!(sizes_of(&simulation, "slow"), ["1Gi", "1Gi"], "the next poll's");
-        // One that is accessible from everywhere: it is unknown where there is more capacity now.
-        set_capacity(&simulation, 3);
-        simulation.until_gone(&uid).await;
-        sleep(Duration::from_secs(1)).await;
-        assert_eq!(sizes_of(&simulation, "fast"), ["0", "0"]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -267,18 +267,6 @@ async fn hanging_claims_of_one_namespace_do_not_hold_up_another() {
     );
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_class_that_always_times_out_does_not_slow_another() {
-    let (simulation, driver) = cluster(Busy::new(1000, ms(100)));
-    simulation.start();
-    sleep(secs(1)).await;
-    let quiet = longest_wait(&simulation, &driver, 0..5).await;
-    claims(&simulation, "broken", 0..200);
-    sleep(secs(30)).await;
-    let beside = longest_wait(&simulation, &driver, 100..120).await;
-    assert!(beside <= quiet * 2, "{beside:?} for {quiet:?}");
-}
-
 /// A PersistentVolume of ours that is to be deleted.
 fn released(simulation: &Simulation, number: usize, class: &str) {
     let uid = format!("gone-{number}");

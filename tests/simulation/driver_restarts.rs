@@ -50,24 +50,6 @@ async fn an_idle_restart_is_noticed_and_the_driver_identified_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_in_flight_are_made_again_once_the_driver_is_back() {
-    for away in [1, 30] {
-        let simulation =
-            Simulation::scripted(json!({"create_volume": [{"delay_ms": 5000, "times": 3}, {}]}));
-        simulation.start();
-        for name in ["a", "b", "c"] {
-            simulation.create_claim(name);
-        }
-        simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 3).await;
-        restart(&simulation, Duration::from_secs(away)).await;
-        simulation.until("all are saved", |s| s.volumes().len() == 3).await;
-        assert!(simulation.is_running(), "no restart of the process");
-        assert_eq!((simulation.calls("CreateVolume"), simulation.left_at_driver().len()), (6, 3));
-        assert_eq!(simulation.calls("GetPluginInfo"), 2, "identified before it is asked again");
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_deletion_in_flight_is_made_again_once_the_driver_is_back() {
     for away in [1, 30] {
         let simulation =

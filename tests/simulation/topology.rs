@@ -3,7 +3,6 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use csi_provisioner::runtime::{Generator, Random as _};
 use serde_json::{Value, json};
 use support::simulation::{DRIVER, Process, Simulation, claim, class, csi_node, node};
 use testkit::apiserver::{
@@ -140,28 +139,6 @@ async fn a_claim_for_a_node_without_the_driver_goes_on_once_the_driver_is_there(
     assert_eq!(simulation.event_messages("data", FAILED).len(), 1);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_claim_for_a_node_that_lacks_a_label_goes_on_once_the_label_is_there() {
-    let simulation = zonal(1, &["a"]);
-    add_node(&simulation, "new", &[("arch", "arm")]);
-    register(&simulation, "new", &[ZONE, RACK]);
-    simulation.start_with(&NO_RETRY);
-    let uid = create_for(&simulation, "data", "new");
-    fails(&simulation, "data").await;
-    label(&simulation, "new", ZONE, Some("b"));
-    simulation.until("it was tried again", |s| s.event_messages("data", FAILED).len() == 2).await;
-    let messages = simulation.event_messages("data", FAILED).join("\n");
-    for labels in ["map[arch:arm]", &format!("map[arch:arm {ZONE}:b]")] {
-        let why = format!(
-            "selected node {labels} does not match topology keys from CSINode [{ZONE} {RACK}]"
-        );
-        assert!(messages.contains(&why), "{messages}");
-    }
-    label(&simulation, "new", RACK, Some("r1"));
-    is_served_at_once(&simulation, &uid).await;
-    assert_eq!(best(&requirements(&simulation)[0]), json!({ZONE: "b", RACK: "r1"}));
-}
-
 /// Labels are kept for known keys only: a key that a driver learns must not find them missing.
 #[tokio::test(start_paused = true)]
 async fn a_driver_that_learns_a_key_finds_the_labels_that_nodes_had_all_along() {
@@ -223,26 +200,6 @@ async fn heartbeats_and_other_labels_wake_nobody_and_cost_no_request() {
     }
     assert_eq!(simulation.api.requests().all().len(), before, "{}", simulation.trace());
     assert_eq!(simulation.event_messages("data", FAILED).len(), 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_node_that_is_gone_is_given_back_before_the_driver_is_asked() {
-    for without_csi_node in [true, false] {
-        let simulation = zonal(1, &["a", "b"]);
-        simulation.start();
-        if !without_csi_node {
-            register(&simulation, "gone", &[ZONE]);
-        }
-        sleep(Duration::from_secs(1)).await;
-        let uid = create_for(&simulation, "data", "gone");
-        simulation.until("the node is given back", |s| selected(s, "data").is_none()).await;
-        sleep(Duration::from_secs(600)).await;
-        assert_eq!(simulation.event_messages("data", FAILED).len(), 1);
-        assert_eq!(simulation.calls("CreateVolume"), 0);
-        select(&simulation, "data", Some("n1"));
-        is_served_at_once(&simulation, &uid).await;
-        assert_eq!(best(&requirements(&simulation)[0]), json!({ZONE: "b"}));
-    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -428,20 +385,6 @@ fn assert_one_request(simulation: &Simulation, uid: &str) {
     assert!(asked.iter().all(|request| *request == asked[0]), "{asked:#?}");
 }
 
-/// No call for the claim's volume was for a place that the first one was not for, unless that was
-/// reported.
-fn assert_no_place_added(simulation: &Simulation, name: &str, uid: &str) {
-    let messages = simulation.event_messages(name, "ProvisioningFailed");
-    if messages.iter().any(|text| text.contains("it is asked for elsewhere")) {
-        return;
-    }
-    let places = |call: &Value| sorted(&call["accessibility_requirements"]["requisite"]);
-    let asked = calls_for(simulation, uid);
-    let first = places(&asked[0]);
-    let added = |call: &Value| places(call).iter().any(|place| !first.contains(place));
-    assert!(!asked.iter().any(added), "{asked:#?}");
-}
-
 fn calls_for(simulation: &Simulation, uid: &str) -> Vec<Value> {
     let name = json!(format!("pvc-{uid}"));
     simulation.requests("CreateVolume").into_iter().filter(|call| call["name"] == name).collect()
@@ -462,152 +405,5 @@ async fn with_the_gate_off_or_without_the_capability_nodes_are_not_looked_at() {
         for kind in ["nodes", "csinodes"] {
             assert_eq!(simulation.api.watches().count(kind), 0);
         }
-    }
-}
-
-/// One seed of a cluster in motion.
-struct Motion {
-    simulation: Simulation,
-    random: Generator,
-    /// The next node's number.
-    next: u64,
-    nodes: Vec<String>,
-    claims: Vec<(String, String)>,
-}
-
-impl Motion {
-    fn new(seed: u64) -> Self {
-        let simulation = zonal(seed, &["a", "b", "c"]);
-        let nodes = (0..3).map(|number| format!("n{number}")).collect();
-        let random = Generator::from_seed(seed);
-        Self { simulation, random, next: 3, nodes, claims: Vec::new() }
-    }
-
-    fn below(&self, end: usize) -> usize {
-        usize::try_from(self.random.below(end as u64)).unwrap()
-    }
-
-    fn some_node(&self) -> String {
-        self.nodes[self.below(self.nodes.len())].clone()
-    }
-
-    /// Something happens in the cluster.
-    fn step(&mut self) {
-        match self.random.below(7) {
-            0 => {
-                let node = format!("n{}", self.next);
-                self.next += 1;
-                let zone = ["a", "b", "c", "d"][self.below(4)];
-                add_node(&self.simulation, &node, &[(ZONE, zone)]);
-                register(&self.simulation, &node, &[ZONE]);
-                self.nodes.push(node);
-            }
-            1 if self.nodes.len() > 1 => {
-                let node = self.nodes.remove(self.below(self.nodes.len()));
-                remove_node(&self.simulation, &node);
-            }
-            2 => {
-                let zone = [None, Some("a"), Some("e")][self.below(3)];
-                label(&self.simulation, &self.some_node(), ZONE, zone);
-            }
-            3 => {
-                let keys: &[&str] = [&[ZONE][..], &[]][self.below(2)];
-                register_anew(&self.simulation, &self.some_node(), keys);
-            }
-            _ => self.claim(),
-        }
-        self.schedule();
-    }
-
-    fn claim(&mut self) {
-        let name = format!("data-web-{}", self.claims.len());
-        let uid = match self.random.below(3) {
-            0 => self.simulation.create_claim(&name),
-            _ => create_for(&self.simulation, &name, &self.some_node()),
-        };
-        self.claims.push((name, uid));
-    }
-
-    /// The scheduler chooses a node for claims that lost theirs.
-    fn schedule(&self) {
-        for claim in self.simulation.api.list("PersistentVolumeClaim", "sc") {
-            let late = claim["spec"]["storageClassName"] == "late";
-            if late && claim["metadata"]["annotations"][SELECTED].is_null() {
-                select(
-                    &self.simulation,
-                    claim["metadata"]["name"].as_str().unwrap(),
-                    Some(&self.some_node()),
-                );
-            }
-        }
-    }
-
-    /// Everything is put right: every node has the driver and its label.
-    fn mend(&self) {
-        for node in &self.nodes {
-            label(&self.simulation, node, ZONE, Some("a"));
-            register_anew(&self.simulation, node, &[ZONE]);
-        }
-        self.simulation.script(json!({"create_volume": [{}]}));
-    }
-
-    fn are_all_saved(&self) -> bool {
-        self.schedule();
-        self.claims.iter().all(|(_, uid)| self.simulation.is_saved(uid))
-    }
-
-    /// No call was made for a place that its node was never in, and while a call was open all
-    /// calls were the same.
-    fn check(&self) {
-        for (name, uid) in &self.claims {
-            let calls = calls_for(&self.simulation, uid);
-            assert!(!calls.is_empty(), "{name}");
-            for call in &calls {
-                let requirement = &call["accessibility_requirements"];
-                let (requisite, preferred) =
-                    (sorted(&requirement["requisite"]), sorted(&requirement["preferred"]));
-                assert!(!requisite.is_empty() && requisite == preferred, "{name}: {call}");
-            }
-        }
-    }
-}
-
-fn sorted(terms: &Value) -> Vec<String> {
-    let mut terms: Vec<String> =
-        terms.as_array().into_iter().flatten().map(Value::to_string).collect();
-    terms.sort();
-    terms
-}
-
-/// Nodes come, go and change their labels, the driver is slow to answer, the process is killed
-/// or stopped now and then: in the end every claim has its one volume, nothing is left over, and
-/// no open call was ever repeated with another place, unless that was reported.
-#[tokio::test(start_paused = true)]
-async fn nodes_come_go_and_change_while_claims_are_worked_on() {
-    for seed in 1..=12 {
-        let mut motion = Motion::new(seed);
-        let busy = json!({"error": {"code": "ABORTED", "message": "busy"}, "times": 2});
-        motion.simulation.script(json!({"create_volume": [busy, {}]}));
-        let flags = ["--claim-protection-timeout=5m"];
-        let mut process = motion.simulation.start_with(&flags);
-        for _ in 0..40 {
-            motion.step();
-            if motion.below(12) == 0 {
-                process.stop();
-                motion.simulation.until("the process ended", |_| process.outcome().is_some()).await;
-                process = motion.simulation.start_with(&flags);
-            }
-            sleep(Duration::from_millis(motion.random.below(1500))).await;
-        }
-        motion.mend();
-        // Where a recorded place is gone for good.
-        sleep(Duration::from_secs(1800)).await;
-        motion.simulation.until("all volumes are saved", |_| motion.are_all_saved()).await;
-        motion.check();
-        for (name, uid) in &motion.claims {
-            assert_no_place_added(&motion.simulation, name, uid);
-        }
-        let (made, saved) = (motion.simulation.left_at_driver().len(), motion.claims.len());
-        assert_eq!((made, motion.simulation.volumes().len()), (saved, saved), "seed {seed}");
     }
 }
