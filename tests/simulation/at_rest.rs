@@ -20,6 +20,9 @@ const HOUR: Duration = Duration::from_secs(3600);
 const GATES: &str = "--feature-gates=Topology=true,CrossNamespaceVolumeDataSource=true";
 const ZONE: &str = "topology.example.com/zone";
 
+/// How soon an event says why a claim waits.
+const SOON: Duration = Duration::from_secs(2);
+
 /// How often a claim is looked at in an hour, at most.
 const LOOKS: usize = 2;
 
@@ -340,10 +343,13 @@ async fn costs_little(reason: &Reason) {
     if what.contains("name is taken") {
         take_name(&simulation);
     }
+    sleep(SOON).await;
+    let events = count_events(&simulation, reason.message);
+    assert!(events >= 1, "{what}: {}", simulation.trace());
+    assert_eq!(simulation.calls("CreateVolume"), 0, "{what}");
     sleep(2 * MINUTE).await;
     let (asked, counted) = (requests(&simulation), failures(&process.metrics()));
     let events = count_events(&simulation, reason.message);
-    assert!(events >= 1, "{what}: {}", simulation.trace());
 
     sleep(HOUR).await;
     let more = (requests(&simulation) - asked).saturating_sub(without);

@@ -7,39 +7,6 @@ use support::simulation::{Simulation, foreign_volume};
 use testkit::apiserver::faults::{Effect, Rule, StreamFault};
 use tokio::time::sleep;
 
-/// The process dies between the driver's answer and the saving of the PersistentVolume, and is
-/// started again: one volume, one PersistentVolume.
-#[tokio::test(start_paused = true)]
-async fn killed_before_the_volume_is_saved_a_restart_saves_it() {
-    for seed in 1..=20 {
-        let simulation = Simulation::new(seed);
-        // The PersistentVolume's POST hangs: the driver has answered, nothing is saved.
-        simulation.faults().add(Rule::on("create", "persistentvolumes", Effect::Hang));
-        let process = simulation.start();
-        let uid = simulation.asked().await;
-        simulation.until("the POST is under way", |s| s.left_at_driver().len() == 1).await;
-        sleep(Duration::from_secs(1)).await;
-        process.kill();
-        sleep(Duration::from_secs(60)).await;
-        assert!(simulation.volumes().is_empty(), "seed {seed}: the dead process saved nothing");
-
-        simulation.faults().clear();
-        simulation.start();
-        simulation.until("the volume is saved", |s| s.volumes().len() == 1).await;
-        sleep(Duration::from_secs(3600)).await;
-        let volumes = simulation.volumes();
-        assert_eq!(volumes.len(), 1, "seed {seed}");
-        assert_eq!(volumes[0]["spec"]["claimRef"]["uid"], uid);
-        assert_eq!(
-            simulation.left_at_driver(),
-            [volumes[0]["spec"]["csi"]["volumeHandle"].as_str().unwrap()]
-        );
-        let requests = simulation.requests("CreateVolume");
-        assert_eq!(requests.len(), 2, "seed {seed}");
-        assert_eq!(requests[0], requests[1], "seed {seed}: asked for the same again");
-    }
-}
-
 /// A POST whose answer is lost is looked after, not repeated blindly; its user hears of success.
 #[tokio::test(start_paused = true)]
 async fn an_unclear_save_is_looked_after() {
@@ -50,20 +17,6 @@ async fn an_unclear_save_is_looked_after() {
     simulation.until("success is reported", |s| s.has_event("data", "ProvisioningSucceeded")).await;
     assert_eq!(simulation.api_requests("create", "persistentvolumes"), 1);
     assert_eq!((simulation.volumes().len(), simulation.calls("CreateVolume")), (1, 1));
-}
-
-/// A claim deleted while its first call runs gets its PersistentVolume, for the ordinary release.
-#[tokio::test(start_paused = true)]
-async fn a_claim_deleted_in_mid_call_leaves_no_volume_behind() {
-    let simulation = Simulation::scripted(json!({"create_volume": [{"delay_ms": 2000}]}));
-    simulation.start();
-    let uid = simulation.asked().await;
-    simulation.delete_claim("data");
-    simulation.until("the volume is saved", |s| s.volumes().len() == 1).await;
-    simulation.release(&uid);
-    simulation.until("the volume is gone", |s| s.volumes().is_empty()).await;
-    assert!(simulation.left_at_driver().is_empty());
-    assert!(!simulation.has_event("data", "ProvisioningSucceeded"), "nobody is there to read it");
 }
 
 /// A claim that outlives its volume gets another, but only when it is looked at again.
@@ -175,19 +128,6 @@ async fn a_second_volume_for_a_claim_is_a_suspect_and_never_deleted() {
     assert_eq!((simulation.volumes().len(), simulation.left_at_driver().len()), (1, 1));
 }
 
-/// Another's PersistentVolume for the claim ends an open call.
-#[tokio::test(start_paused = true)]
-async fn a_volume_seen_in_mid_call_ends_the_asking() {
-    let simulation = Simulation::scripted(
-        json!({"create_volume": [{"delay_ms": 5000, "error": {"code": "ABORTED"}}]}),
-    );
-    simulation.start();
-    let uid = simulation.asked().await;
-    simulation.api.create(&foreign_volume(&uid, &uid, "another")).unwrap();
-    sleep(Duration::from_secs(3600)).await;
-    assert_eq!(simulation.calls("CreateVolume"), 1);
-}
-
 /// After a volume that came and went during the call the claim needs verification; its open call is followed all
 /// the same once nobody wants it any more.
 #[tokio::test(start_paused = true)]
@@ -215,43 +155,6 @@ async fn a_volume_whose_end_the_watch_lost_is_missed_by_the_next_list() {
     sleep(Duration::from_secs(30 * 60)).await;
     assert!(simulation.is_saved(&uid), "the claim has a volume again");
     assert_eq!(simulation.calls("CreateVolume"), 2);
-}
-
-/// 403 on the PersistentVolume's removal: one DeleteVolume, an event, and only the API part again.
-#[tokio::test(start_paused = true)]
-async fn without_the_right_to_remove_a_volume_its_driver_is_asked_once() {
-    for verb in ["delete", "patch"] {
-        let simulation = Simulation::new(1);
-        simulation.start();
-        let uid = simulation.served().await;
-        simulation.refuse(verb, "persistentvolumes", 6);
-        simulation.until_gone(&uid).await;
-        assert_eq!(simulation.calls("DeleteVolume"), 1, "{verb}");
-        assert!(
-            simulation.has_cluster_event(&format!("pvc-{uid}"), "VolumeFailedDelete"),
-            "{verb}"
-        );
-    }
-}
-
-/// Our finalizer comes and goes beside others', which stay.
-#[tokio::test(start_paused = true)]
-async fn finalizers_of_others_are_left_alone() {
-    let simulation = Simulation::new(1);
-    let uid = "a-uid";
-    let mut volume = foreign_volume(uid, uid, "handle");
-    volume["metadata"]["finalizers"] = json!(["example.com/other"]);
-    simulation.api.create(&volume).unwrap();
-    let name = format!("pvc-{uid}");
-    simulation.phase(&name, "Bound");
-    simulation.start();
-    let finalizers = |s: &Simulation| s.volumes()[0]["metadata"]["finalizers"].clone();
-    simulation.until("it is adopted", |s| finalizers(s).as_array().unwrap().len() == 2).await;
-    simulation.retain(&name);
-    simulation.until("it is let go", |s| finalizers(s) == json!(["example.com/other"])).await;
-    simulation.phase(&name, "Released");
-    sleep(Duration::from_secs(3600)).await;
-    assert_eq!((simulation.volumes().len(), simulation.calls("DeleteVolume")), (1, 0));
 }
 
 /// Killed between DeleteVolume and the removal of the PersistentVolume: the restart finishes it.

@@ -273,43 +273,6 @@ mod detach {
     }
 }
 
-/// How many requests deletions cost: a read of the volume, unless what is written shows that the
-/// view of it is new.
-mod costs {
-    use super::*;
-
-    /// Deletes so many volumes, one released after each `pause`: the requests `get`, `delete` and
-    /// `patch` for PersistentVolumes and the DeleteVolume calls.
-    async fn of(count: usize, pause: Duration) -> [usize; 4] {
-        let simulation = Simulation::scripted(json!({"delete_volume": [{"delay_ms": 100}]}));
-        let name = |number: usize| format!("pv-{number}");
-        for number in 0..count {
-            simulation.api.create(&volume(&name(number), &name(number))).unwrap();
-        }
-        simulation.start();
-        sleep(Duration::from_secs(1)).await;
-        for number in 0..count {
-            simulation.phase(&name(number), "Released");
-            if !pause.is_zero() {
-                sleep(pause).await;
-            }
-        }
-        simulation.until("all are gone", |s| s.volumes().is_empty()).await;
-        let requests = |verb| simulation.api_requests(verb, "persistentvolumes");
-        let calls = simulation.calls("DeleteVolume");
-        [requests("get"), requests("delete"), requests("patch"), calls]
-    }
-
-    /// No view of a watch is believed (safety rule 10).
-    #[tokio::test(start_paused = true)]
-    async fn each_costs_one_look() {
-        assert_eq!(of(1, Duration::ZERO).await, [1, 1, 1, 1]);
-        assert_eq!(of(3, Duration::from_secs(60)).await, [3; 4]);
-        assert_eq!(of(500, Duration::from_millis(20)).await, [500; 4]);
-        assert_eq!(of(500, Duration::ZERO).await, [500; 4]);
-    }
-}
-
 /// PersistentVolumes that somebody deletes before their claims are bound to them.
 mod unbound {
     use super::*;

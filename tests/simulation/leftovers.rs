@@ -35,20 +35,6 @@ async fn a_too_small_volume_is_removed_and_its_claim_asked_for_again() {
     assert_eq!(simulation.left_at_driver().len(), 1);
 }
 
-#[tokio::test(start_paused = true)]
-async fn once_nobody_wants_it_any_more_nothing_is_made_and_nothing_is_left() {
-    let simulation = Simulation::scripted(too_small(None));
-    simulation.start();
-    simulation.create_claim("data");
-    simulation.until("it was tried", |s| s.calls("DeleteVolume") == 2).await;
-    simulation.delete_claim("data");
-    sleep(Duration::from_secs(1)).await;
-    let made = simulation.calls("CreateVolume");
-    sleep(Duration::from_secs(3600)).await;
-    assert_eq!(simulation.calls("CreateVolume"), made);
-    assert!(simulation.left_at_driver().is_empty());
-}
-
 /// Deleted in mid-call: the answer's volume is removed, and that is the end of it.
 #[tokio::test(start_paused = true)]
 async fn a_claim_deleted_before_the_too_small_answer_leaves_no_volume() {

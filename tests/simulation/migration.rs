@@ -78,31 +78,6 @@ fn message(simulation: &Simulation, about: &str) -> String {
     event["message"].as_str().unwrap().to_owned()
 }
 
-#[tokio::test(start_paused = true)]
-async fn an_in_tree_class_gives_in_tree_volumes_from_claim_to_deletion() {
-    let simulation =
-        simulation(EBS, "kubernetes.io/aws-ebs", &json!({"fsType": "xfs", "type": "gp3"}));
-    simulation.start();
-    let uid = claim(&simulation, EBS);
-    simulation.until("it is saved", |s| s.is_saved(&uid)).await;
-    let asked = simulation.requests("CreateVolume").remove(0);
-    assert_eq!(asked["parameters"], json!({"type": "gp3"}));
-    let made = simulation.volumes().remove(0);
-    assert_eq!(
-        made["spec"]["awsElasticBlockStore"],
-        json!({"volumeID": format!("vol-pvc-{uid}"), "fsType": "xfs"})
-    );
-    assert!(made["spec"].get("csi").is_none());
-    assert_eq!(
-        made["metadata"]["annotations"]["pv.kubernetes.io/provisioned-by"],
-        "kubernetes.io/aws-ebs"
-    );
-    simulation.until_gone(&uid).await;
-    sleep(Duration::from_secs(60)).await;
-    assert_eq!(deleted(&simulation), [format!("vol-pvc-{uid}")]);
-    assert!(simulation.left_at_driver().is_empty());
-}
-
 /// The server fills in what an in-tree source lacks: it is the same volume all the same.
 #[tokio::test(start_paused = true)]
 async fn a_volume_whose_saving_was_not_answered_is_known_again() {
@@ -138,21 +113,6 @@ async fn an_answer_that_cannot_be_translated_is_removed_before_the_claim_is_aske
         [r#"failed to convert partition x to integer: strconv.Atoi: parsing "x": invalid syntax"#]
     );
     assert_eq!(simulation.left_at_driver().len(), 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn once_nobody_wants_it_an_answer_that_cannot_be_translated_leaves_nothing() {
-    let simulation = simulation(EBS, "kubernetes.io/aws-ebs", &json!({}));
-    let answer = json!({"volume": {"volume_context": {"partition": "x"}}, "delay_ms": 3000});
-    simulation.script(json!({"create_volume": [answer]}));
-    simulation.start();
-    claim(&simulation, EBS);
-    simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
-    simulation.delete_claim("data");
-    simulation.until("the volume is removed", |s| s.calls("DeleteVolume") == 1).await;
-    sleep(Duration::from_secs(3600)).await;
-    assert_eq!(calls(&simulation), ["CreateVolume", "DeleteVolume"]);
-    assert!(simulation.left_at_driver().is_empty());
 }
 
 /// vSphere's volumes are known to the plugin by their path, which the driver did not return here.

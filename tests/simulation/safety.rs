@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use support::simulation::{DRIVER, Simulation, foreign_volume, secret, with_secret};
-use testkit::apiserver::faults::{Effect, Rule};
 use tokio::time::sleep;
 
 /// The protection finalizer.
@@ -54,21 +53,6 @@ async fn while_a_volume_is_being_deleted_none_of_its_name_is_made() {
         sleep(Duration::from_millis(100)).await;
     }
     simulation.until("the claim has its volume", |s| s.is_saved(&uid)).await;
-}
-
-/// Rule 6: a volume under a name that look-ups do not try is compared with claims that are known before.
-#[tokio::test(start_paused = true)]
-async fn a_volume_of_any_name_is_recognised_by_its_claim() {
-    let simulation = Simulation::new(1);
-    let uid = simulation.create_claim("data");
-    simulation.api.create(&foreign_volume("restored", &uid, "handle")).unwrap();
-    let slow = Effect::Delay(Duration::from_secs(5));
-    simulation.faults().add(Rule::on("list", "persistentvolumeclaims", slow).times(1));
-    simulation.start();
-    sleep(Duration::from_secs(4)).await;
-    assert_eq!(simulation.api_requests("list", "persistentvolumes"), 0, "claims are listed first");
-    sleep(Duration::from_secs(3600)).await;
-    assert_eq!(simulation.calls("CreateVolume"), 0);
 }
 
 /// Rule 10: what is removed is the PersistentVolume whose volume was deleted, not its name.

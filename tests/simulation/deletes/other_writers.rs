@@ -4,22 +4,6 @@ use super::*;
 
 const OTHERS: &str = "external-attacher/disk-example-com";
 
-#[tokio::test(start_paused = true)]
-async fn another_finalizer_keeps_its_place_and_only_ours_goes() {
-    let simulation = Simulation::new(1);
-    let mut pv = volume("pv", "h");
-    pv["metadata"]["finalizers"] = json!([OTHERS, FINALIZER, "kubernetes.io/pv-protection"]);
-    simulation.api.create(&pv).unwrap();
-    simulation.start();
-    simulation.phase("pv", "Released");
-    sleep(Duration::from_secs(10)).await;
-    let left = simulation.volumes().remove(0)["metadata"]["finalizers"].clone();
-    assert_eq!(left, json!([OTHERS, "kubernetes.io/pv-protection"]));
-    simulation.strip("pv");
-    simulation.until("it is gone", |s| s.volumes().is_empty()).await;
-    assert_eq!(simulation.calls("DeleteVolume"), 1);
-}
-
 fn left_finalizers(simulation: &Simulation) -> Value {
     simulation.volumes().remove(0)["metadata"]["finalizers"].clone()
 }
