@@ -1,5 +1,4 @@
-//! The arguments that manifests in the field give are understood, and what is retired is said. And every flag of v1.6.0
-//! is accepted, as docs/flags.md says.
+//! The arguments that manifests in the field give are understood, and what is retired is said.
 
 use csi_provisioner::flags::{Flags, Parsed};
 
@@ -35,53 +34,4 @@ fn manifests_in_the_field_elect_a_leader_and_hear_of_what_is_retired() {
 /// Whether the line is about this flag or gate, and not one whose name only begins like it.
 fn names(line: &str, retired: &str) -> bool {
     line.split_once(retired).is_some_and(|(_, rest)| rest.starts_with(' '))
-}
-
-/// Every flag of v1.6.0, but for `--version`, which ends at once.
-const V1_6_0: [&str; 32] = [
-    "--master=https://10.0.0.1",
-    "--kubeconfig=/etc/kubeconfig",
-    "--csi-address=/run/csi/socket",
-    "--connection-timeout=10s",
-    "--volume-name-prefix=pvc",
-    "--volume-name-uuid-length=10",
-    "--retry-interval-start=1s",
-    "--retry-interval-max=5m",
-    "--worker-threads=100",
-    "--cloning-protection-threads=1",
-    "--timeout=10s",
-    "--provisioner=rbd.csi.ceph.com",
-    "--enable-leader-election",
-    "--leader-election-type=leases",
-    "--leader-election-namespace=default",
-    "--strict-topology",
-    "--extra-create-metadata",
-    "--metrics-address=:8080",
-    "--metrics-path=/metrics",
-    "--feature-gates=Topology=true",
-    "--v=5",
-    "--vmodule=controller=5",
-    "--logtostderr",
-    "--alsologtostderr",
-    "--stderrthreshold=2",
-    "--log_dir=/tmp",
-    "--log_file=/tmp/log",
-    "--log_file_max_size=1800",
-    "--add_dir_header",
-    "--skip_headers",
-    "--skip_log_headers",
-    "--log_backtrace_at=controller.go:1",
-];
-
-#[test]
-fn every_flag_of_v1_6_0_is_accepted_and_those_that_are_gone_stand_on_the_page() {
-    let page = include_str!("../../docs/flags.md");
-    for argument in V1_6_0 {
-        let parsed = parsed([argument].into_iter());
-        let flag = argument.split('=').next().unwrap();
-        let retired = format!("flag {flag} is retired");
-        if parsed.warnings.iter().any(|warning| warning.contains(&retired)) {
-            assert!(page.contains(&format!("`{flag}`")), "docs/flags.md does not name {flag}");
-        }
-    }
 }

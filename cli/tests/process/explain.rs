@@ -164,17 +164,6 @@ fn api(client: &Client, kind: &str) -> Api<DynamicObject> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_namespace_the_kubeconfigs_context_names_it() {
-    let cluster = Cluster::start(json!([])).await;
-    let admin = std::fs::read_to_string(cluster.plane.layout().kubeconfig("admin")).unwrap();
-    let of_team = admin + "    namespace: team\n"; // the context is the last entry
-    std::fs::write(cluster.plane.layout().kubeconfig("team"), of_team).unwrap();
-    cluster.explain("team", &["pvc", "data"]).await.says(3, &["Claim team/data cannot be"]);
-    cluster.explain("team", &["pvc", "data", "-n=shop"]).await.says(3, &["Claim shop/data cannot"]);
-    cluster.stop();
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn a_claim_is_explained_from_its_creation_to_its_volume() {
     let cluster = Cluster::start(json!([{}])).await;
     cluster.explain_claim().await.says(3, &["It does not exist."]);

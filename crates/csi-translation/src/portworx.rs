@@ -68,6 +68,3 @@ fn to_csi(_: &Volume<'_>, source: &InTreeSource) -> Option<Translated> {
     let InTreeSource::Portworx(disk) = source else { return None };
     Some(Ok((disk.volume_id.clone(), BTreeMap::new())))
 }
-
-#[cfg(test)]
-mod tests;

@@ -66,11 +66,6 @@ pub(crate) fn class(
     )
 }
 
-/// The parameters of such a class.
-pub(crate) fn parameters(plugin: &'static Plugin, parameters: &Value) -> Value {
-    class(plugin, parameters, &json!([])).unwrap()["parameters"].clone()
-}
-
 /// One allowed topology of one key.
 pub(crate) fn allowed(key: &str, values: &[&str]) -> Value {
     json!([{"matchLabelExpressions": [{"key": key, "values": values}]}])

@@ -189,22 +189,5 @@ mod tests {
             prop_assert_eq!(&read.restrict(asked.as_ref()), &Ok(asked.clone()));
             prop_assert_eq!(read.shortened().restrict(asked.as_ref()), Ok(asked));
         }
-
-        /// Whatever a record says, it adds no term to the requirement.
-        #[test]
-        fn no_forged_term_is_requested(
-            forged in vec("[a-f]", 0..6), now in vec("[a-f]", 0..6), first: usize, short: bool,
-        ) {
-            let terms = |names: &[String]| -> Vec<Segments> {
-                names.iter().map(|zone| [("zone".to_owned(), zone.clone())].into()).collect()
-            };
-            let recorded = Recorded::Terms { terms: terms(&forged), first };
-            let recorded = if short { recorded.shortened() } else { recorded };
-            let now = Requirement::new(terms(&now), 0);
-            if let Ok(Some(asked)) = recorded.restrict(now.as_ref()) {
-                let allowed = now.unwrap();
-                prop_assert!(asked.requisite().all(|term| allowed.requisite().any(|it| it == term)));
-            }
-        }
     }
 }

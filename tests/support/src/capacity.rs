@@ -46,12 +46,7 @@ pub fn start(simulation: &Simulation) -> Process {
 
 /// Creates a StorageClass of the driver, with late binding.
 pub fn add_class(simulation: &Simulation, name: &str) {
-    add_class_of(simulation, name, DRIVER, "WaitForFirstConsumer");
-}
-
-/// Creates a StorageClass with this binding mode.
-pub fn add_class_of(simulation: &Simulation, name: &str, driver: &str, mode: &str) {
-    simulation.create(&class(name, &json!({"provisioner": driver, "volumeBindingMode": mode})));
+    simulation.create(&class(name, &json!({"volumeBindingMode": "WaitForFirstConsumer"})));
 }
 
 /// Creates a Node in the zone, with the driver on it.
