@@ -195,18 +195,6 @@ mod objects_of_ours {
         assert_eq!(simulation.api.list("CSIStorageCapacity", "sc").len(), 1);
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn are_made_again_when_somebody_deletes_them() {
-        let simulation = running().await;
-        for object in objects(&simulation) {
-            let name = object["metadata"]["name"].as_str().unwrap();
-            simulation.api.delete("CSIStorageCapacity", "default", name).unwrap();
-        }
-        let begun = Instant::now();
-        until_published(&simulation, all(&["fast"], &["a", "b"], "1Gi")).await;
-        assert!(begun.elapsed() < Duration::from_secs(1));
-    }
-
     /// The one without our label is nobody's now.
     #[tokio::test(start_paused = true)]
     async fn are_made_again_when_somebody_takes_a_label_off() {
@@ -315,24 +303,6 @@ mod refusals {
         until_published(&simulation, all(&["fast"], &["a"], "2Gi")).await;
         sleep(10 * MINUTE).await;
         assert_eq!(writes(&simulation), [3, 1, 2]);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn of_the_driver_hold_up_nobody_else_and_leave_the_old_size() {
-        let simulation = running().await;
-        let fails =
-            json!({"match": {"parameters": {"pool": "bad"}}, "error": {"code": "INTERNAL"}});
-        simulation.script(json!({"get_capacity": [fails, {"available_capacity": 2_u64 << 30}]}));
-        simulation.create(&late("bad", &json!({"pool": "bad"})));
-        until_published(&simulation, all(&["fast"], &["a", "b"], "2Gi")).await;
-        let before = simulation.calls("GetCapacity");
-        sleep(60 * MINUTE).await;
-        // Each pair by the poll and by a back-off of five minutes at last.
-        let calls = simulation.calls("GetCapacity") - before;
-        assert!(calls <= 4 * 60 + 2 * (60 / 5 + 10), "{calls}");
-        simulation.script(json!({"get_capacity": [{"error": {"code": "INTERNAL"}}]}));
-        sleep(10 * MINUTE).await;
-        assert_eq!(published(&simulation), all(&["fast"], &["a", "b"], "2Gi"));
     }
 
     /// Nothing is published for it, what is there stays, and the rest of the program works.

@@ -156,21 +156,3 @@ async fn a_volume_whose_end_the_watch_lost_is_missed_by_the_next_list() {
     assert!(simulation.is_saved(&uid), "the claim has a volume again");
     assert_eq!(simulation.calls("CreateVolume"), 2);
 }
-
-/// Killed between DeleteVolume and the removal of the PersistentVolume: the restart finishes it.
-#[tokio::test(start_paused = true)]
-async fn a_restart_in_mid_deletion_ends_it() {
-    let simulation = Simulation::new(1);
-    let process = simulation.start();
-    let uid = simulation.served().await;
-    simulation.faults().add(Rule::on("delete", "persistentvolumes", Effect::Hang));
-    simulation.delete_claim("data");
-    simulation.release(&uid);
-    simulation.until("the driver has deleted it", |s| s.left_at_driver().is_empty()).await;
-    process.kill();
-    simulation.faults().clear();
-    simulation.start();
-    simulation.until("the volume is gone", |s| s.volumes().is_empty()).await;
-    assert_eq!(simulation.calls("DeleteVolume"), 2, "at most one more");
-    assert_eq!(simulation.calls("CreateVolume"), 1);
-}

@@ -26,7 +26,7 @@ use tokio::{
 
 use support::{
     connector::connector,
-    simulation::{DRIVER, Simulation, claim, foreign_volume},
+    simulation::{DRIVER, Simulation, claim, class, foreign_volume},
 };
 
 /// What comes of calls for bad volumes.
@@ -152,9 +152,7 @@ impl Around for Busy {
 fn cluster(driver: Busy) -> (Simulation, Arc<Host<Busy>>) {
     let driver = Arc::new(Host::new(driver));
     let simulation = Simulation::new(1).with_driver(connector(&driver));
-    let broken = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "broken"},
-                        "provisioner": DRIVER, "parameters": {"broken": "yes"}});
-    simulation.api.create(&broken).unwrap();
+    simulation.create(&class("broken", &json!({"parameters": {"broken": "yes"}})));
     (simulation, driver)
 }
 

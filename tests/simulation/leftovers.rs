@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use support::simulation::{Simulation, claim, foreign_volume, secret, with_secret};
+use support::simulation::{Simulation, foreign_volume, secret, with_secret};
 use testkit::apiserver::{
     faults::{Effect, Rule},
     status::Status,
@@ -305,26 +305,6 @@ async fn a_restart_finds_the_leftover_by_asking_again() {
     simulation.until("a volume is saved", |s| s.is_saved(&uid)).await;
     assert_eq!((simulation.calls("CreateVolume"), simulation.calls("DeleteVolume")), (3, 6));
     assert_eq!(simulation.left_at_driver().len(), 1);
-}
-
-/// A driver that makes little of what is asked for, and says so.
-#[tokio::test(start_paused = true)]
-async fn no_volume_is_large_enough_for_what_no_request_can_say() {
-    let simulation = Simulation::scripted(
-        json!({"create_volume": [{"volume": {"capacity_bytes": 1_073_741_824}}]}),
-    );
-    let mut huge = claim("data");
-    huge["spec"]["resources"]["requests"]["storage"] = json!("20E");
-    simulation.start();
-    simulation.api.create(&huge).unwrap();
-    simulation.until_failed("data").await;
-    assert_eq!(
-        simulation.event_messages("data", "ProvisioningFailed"),
-        ["created volume capacity 1073741824 less than requested capacity 20E"]
-    );
-    simulation.delete_claim("data");
-    sleep(Duration::from_secs(3600)).await;
-    assert!(simulation.left_at_driver().is_empty() && simulation.volumes().is_empty());
 }
 
 /// A PersistentVolume that the API server refuses as invalid, for a claim that then goes: the

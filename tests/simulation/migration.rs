@@ -22,13 +22,15 @@ fn simulation(driver: &str, plugin: &str, parameters: &Value) -> Simulation {
 
 /// A claim of that class, as the cluster hands it over to the driver; gives its UID.
 fn claim(simulation: &Simulation, driver: &str) -> String {
-    let claim = json!({
-        "apiVersion": "v1", "kind": "PersistentVolumeClaim",
-        "metadata": {"namespace": "sc", "name": "data",
-                     "annotations": {"volume.kubernetes.io/storage-provisioner": driver}},
-        "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "tree",
-                 "resources": {"requests": {"storage": "1Gi"}}},
-    });
+    claim_with(simulation, "data", driver, &json!({}))
+}
+
+/// The same of another name, whose spec has these fields, too.
+fn claim_with(simulation: &Simulation, name: &str, driver: &str, more: &Value) -> String {
+    let mut claim = support::simulation::claim(name);
+    claim["metadata"]["annotations"]["volume.kubernetes.io/storage-provisioner"] = json!(driver);
+    claim["spec"]["storageClassName"] = json!("tree");
+    claim["spec"].as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     simulation.create(&claim)
 }
 
@@ -95,24 +97,6 @@ async fn a_volume_whose_saving_was_not_answered_is_known_again() {
     sleep(Duration::from_secs(60)).await;
     assert_eq!(calls(&simulation), ["CreateVolume"]);
     assert_eq!(simulation.volumes().len(), 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_answer_that_cannot_be_translated_is_removed_before_the_claim_is_asked_for_again() {
-    let simulation = simulation(EBS, "kubernetes.io/aws-ebs", &json!({}));
-    simulation.script(
-        json!({"create_volume": [{"volume": {"volume_context": {"partition": "x"}}, "times": 2}, {}]}),
-    );
-    simulation.start();
-    let uid = claim(&simulation, EBS);
-    simulation.until("a volume is saved", |s| s.is_saved(&uid)).await;
-    let pair = ["CreateVolume", "DeleteVolume"];
-    assert_eq!(calls(&simulation), [pair[0], pair[1], pair[0], pair[1], pair[0]]);
-    assert_eq!(
-        simulation.event_messages("data", "ProvisioningFailed"),
-        [r#"failed to convert partition x to integer: strconv.Atoi: parsing "x": invalid syntax"#]
-    );
-    assert_eq!(simulation.left_at_driver().len(), 1);
 }
 
 /// vSphere's volumes are known to the plugin by their path, which the driver did not return here.
@@ -243,17 +227,7 @@ async fn volumes_of_other_plugins_are_refused_whatever_their_annotation_says() {
 #[tokio::test(start_paused = true)]
 async fn a_volume_of_an_in_tree_class_is_cloned() {
     let simulation = simulation(EBS, "kubernetes.io/aws-ebs", &json!({}));
-    let claim = |name: &str, more: Value| {
-        let mut claim = json!({
-            "apiVersion": "v1", "kind": "PersistentVolumeClaim",
-            "metadata": {"namespace": "sc", "name": name,
-                         "annotations": {"volume.kubernetes.io/storage-provisioner": EBS}},
-            "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "tree",
-                     "resources": {"requests": {"storage": "1Gi"}}},
-        });
-        claim["spec"].as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        simulation.create(&claim)
-    };
+    let claim = |name: &str, more: Value| claim_with(&simulation, name, EBS, &more);
     let uid = claim("origin", json!({"volumeName": "old"}));
     let bound = json!({"status": {"phase": "Bound"}});
     simulation.api.merge("PersistentVolumeClaim", "sc", "origin", &bound).unwrap();

@@ -294,17 +294,6 @@ async fn a_claim_that_cannot_be_written_is_reported() {
     cluster.check_volumes(1);
 }
 
-/// A claim that goes while nodes wait for it costs nothing and gets no event.
-#[tokio::test(start_paused = true)]
-async fn a_claim_that_goes_before_its_time_is_forgotten() {
-    let cluster = Cluster::new(1, &[1; 3]);
-    cluster.simulation.create_claim("data");
-    cluster.simulation.delete_claim("data");
-    sleep(Duration::from_secs(600)).await;
-    assert_eq!((cluster.all_calls("GetCapacity"), cluster.all_calls("CreateVolume")), (0, 0));
-    assert_eq!(cluster.simulation.api_requests("create", "events"), 0);
-}
-
 /// A user writes the record of another node on claims of his own, and deletes them.
 #[tokio::test(start_paused = true)]
 async fn forged_records_of_another_node_cost_few_reads_of_that_node() {

@@ -361,9 +361,7 @@ fn restore_class(simulation: &Simulation) {
 #[tokio::test(start_paused = true)]
 async fn a_class_that_is_not_the_one_asked_with_is_not_asked_with() {
     let (simulation, uid) = with_another_class(replace_class).await;
-    simulation
-        .until("it is reported", |s| !s.event_messages("data", "ProvisioningFailed").is_empty())
-        .await;
+    simulation.until_failed("data").await;
     sleep(Duration::from_secs(600)).await;
     let before = simulation.requests("CreateVolume");
     assert!(before.iter().all(|request| request == &before[0]), "{before:?}");
@@ -378,9 +376,7 @@ async fn a_class_that_is_not_the_one_asked_with_is_not_asked_with() {
 /// A claim that stands while its class was replaced: it waits, and its reason is reported.
 async fn live_under_another_class() -> (Simulation, String) {
     let (simulation, uid) = rolled_out(replace_class).await;
-    simulation
-        .until("it is reported", |s| !s.event_messages("data", "ProvisioningFailed").is_empty())
-        .await;
+    simulation.until_failed("data").await;
     let calls = simulation.calls("CreateVolume");
     sleep(HOUR * 2).await;
     assert!(is_marked(&simulation), "it is followed for as long as it stands");
@@ -417,9 +413,7 @@ async fn a_claim_whose_volume_name_stays_taken_goes_after_its_time_out() {
         simulation.api.create(&foreign_volume(&uid, "other", "handle")).unwrap();
     };
     let (simulation, _) = rolled_out(take_name).await;
-    simulation
-        .until("it is reported", |s| !s.event_messages("data", "ProvisioningFailed").is_empty())
-        .await;
+    simulation.until_failed("data").await;
     let calls = simulation.calls("CreateVolume");
     simulation.delete_claim("data");
     sleep(Duration::from_secs(59 * 60)).await;

@@ -3,11 +3,8 @@
 use std::{collections::BTreeMap, ops::Range, time::Duration};
 
 use serde_json::{Value, json};
-use support::simulation::{DRIVER, Simulation, claim};
-use testkit::apiserver::{
-    faults::{Effect, Rule},
-    status::Status,
-};
+use support::simulation::{DRIVER, Simulation, claim, class, secret, with_secret};
+use testkit::apiserver::faults::{Effect, Rule};
 use tokio::time::sleep;
 
 /// Requests by `verb resource`.
@@ -20,15 +17,9 @@ fn cluster() -> Simulation {
         "create_volume": [{"delay_ms": 100}],
         "delete_volume": [{"delay_ms": 100}],
     }));
-    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "login", "namespace": "sc"},
-                        "data": {"user": "YWRtaW4="}});
-    simulation.api.create(&secret).unwrap();
-    let class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "secret"},
-    "provisioner": DRIVER, "reclaimPolicy": "Delete", "parameters": {
-        "csi.storage.k8s.io/provisioner-secret-name": "login",
-        "csi.storage.k8s.io/provisioner-secret-namespace": "sc",
-    }});
-    simulation.api.create(&class).unwrap();
+    simulation.create(&secret("login", "admin"));
+    let parameters = json!({"reclaimPolicy": "Delete", "parameters": with_secret("login")});
+    simulation.create(&class("secret", &parameters));
     simulation
 }
 
@@ -197,24 +188,6 @@ async fn claims_share_a_read_of_their_attributes_class() {
     assert!(simulation.requests("CreateVolume").iter().all(reasons));
 }
 
-/// A changed secret is used by the next attempt of a claim whose call failed, and by calls soon after.
-#[tokio::test(start_paused = true)]
-async fn a_changed_secret_is_sent_with_the_next_attempt() {
-    let simulation = running(&[]).await;
-    let unauthenticated =
-        json!({"error": {"code": "UNAUTHENTICATED", "message": "who?"}, "times": 1});
-    simulation.script(json!({"create_volume": [unauthenticated]}));
-    make(&simulation, 0..1);
-    sleep(Duration::from_millis(300)).await;
-    simulation.api.merge("Secret", "sc", "login", &json!({"data": {"user": "Yw=="}})).unwrap();
-    make(&simulation, 1..2);
-    sleep(Duration::from_secs(2)).await;
-    let requests = simulation.requests("CreateVolume");
-    let users: Vec<_> = requests.iter().map(|call| &call["secrets"]["user"]).collect();
-    // Each claim has a refused call and another one.
-    assert_eq!(users, ["admin", "c", "c", "c"]);
-}
-
 /// The events of each claim, by reason.
 fn event_reasons(simulation: &Simulation) -> BTreeMap<String, Vec<String>> {
     let mut reasons = BTreeMap::<String, Vec<String>>::new();
@@ -237,29 +210,6 @@ fn each_has_its_events(simulation: &Simulation, claims: usize) {
     let both = ["Provisioning", "ProvisioningSucceeded"];
     reasons.retain(|_, reasons| *reasons != both);
     assert_eq!(reasons, BTreeMap::new());
-}
-
-/// Whatever becomes of some requests, each claim's two events arrive.
-#[tokio::test(start_paused = true)]
-async fn no_event_of_a_thousand_claims_is_lost() {
-    const CLAIMS: usize = 1000;
-    let nothing = Vec::new();
-    let refusals =
-        vec![Status::internal("etcd"), Status::too_many_requests(1), Status::unavailable("later")];
-    for answers in [nothing, refusals] {
-        let simulation = running(&[]).await;
-        for (number, answer) in answers.into_iter().enumerate() {
-            let struck = Rule::on("create", "events", Effect::Answer(answer));
-            simulation.faults().add(struck.skip(100 * number).times(20));
-        }
-        // A server that takes its time.
-        let slow = Effect::Delay(Duration::from_millis(2));
-        simulation.faults().add(Rule::on("create", "events", slow));
-        make(&simulation, 0..CLAIMS);
-        until_saved(&simulation, CLAIMS).await;
-        sleep(Duration::from_secs(300)).await;
-        each_has_its_events(&simulation, CLAIMS);
-    }
 }
 
 /// While writes of objects wait in line, the Lease is renewed as ever and events go out at their

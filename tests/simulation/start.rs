@@ -174,35 +174,6 @@ async fn deletions_wait_for_the_lists() {
     assert_eq!(simulation.calls("DeleteVolume"), 1);
 }
 
-/// As external-provisioner, which waits for all its caches.
-#[tokio::test(start_paused = true)]
-async fn without_the_right_to_list_volumes_nobody_is_served() {
-    let simulation = Simulation::new(1);
-    simulation.refuse("watch", "persistentvolumes", 1000);
-    simulation.refuse("list", "persistentvolumes", 1000);
-    simulation.start();
-    sleep(Duration::from_secs(2)).await;
-    simulation.create_claim("data");
-    sleep(Duration::from_secs(60)).await;
-    assert_eq!(simulation.calls("CreateVolume"), 0);
-    simulation.faults().clear();
-    simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
-}
-
-/// As over a slow link: what all of them take is longer than any answer may.
-#[tokio::test(start_paused = true)]
-async fn a_list_that_comes_slowly_is_whole_in_the_end() {
-    let simulation = Simulation::new(1);
-    for number in 0..60 {
-        simulation.api.create(&volume_named(&format!("m-{number}"), "somebody")).unwrap();
-    }
-    let trickle = Effect::Trickle(Duration::from_millis(2));
-    simulation.faults().add(Rule::on("list", "persistentvolumes", trickle));
-    simulation.start();
-    simulation.create_claim("data");
-    simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_stop_does_not_wait_for_the_lists() {
     let simulation = slow_cluster();

@@ -138,18 +138,6 @@ async fn without_a_time_out_a_deleted_source_waits_for_the_claims_that_name_it()
     assert_eq!(standing(&cluster), ["snap", "origin"]);
 }
 
-/// A clock that is wrong frees nothing at once.
-#[tokio::test(start_paused = true)]
-async fn a_process_that_begins_late_waits_five_minutes_of_its_own() {
-    let cluster = named_from("sc");
-    sleep(24 * 60 * MINUTE).await;
-    cluster.simulation.start_with(&[SWEEP]);
-    sleep(4 * MINUTE + Duration::from_secs(30)).await;
-    assert_eq!(standing(&cluster), ["snap", "origin"]);
-    sleep(3 * MINUTE).await;
-    assert!(standing(&cluster).is_empty());
-}
-
 /// The driver may be reading it.
 #[tokio::test(start_paused = true)]
 async fn a_source_is_kept_beyond_the_time_out_while_a_call_is_open_for_it() {
