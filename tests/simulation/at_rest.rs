@@ -110,56 +110,62 @@ fn free_name(simulation: &Simulation) {
     simulation.force_delete(&name);
 }
 
+/// What fails at one request that is not watched for.
+const POLLED: Reason = Reason {
+    what: "",
+    begins: |_| {},
+    asks: |_| {},
+    message: "",
+    is_failure: true,
+    is_polled: true,
+    requests: 1,
+    passes: |_| {},
+};
+
 const REASONS: [Reason; 15] = [
     Reason {
         what: "its class is missing",
         begins: remove_class,
-        asks: |_| {},
         message: r#"storageclass.storage.k8s.io "fast" not found"#,
-        is_failure: true,
         is_polled: false,
         requests: 0,
         passes: |s| replace_class(s, DRIVER, &json!({})),
+        ..POLLED
     },
     Reason {
         what: "its class is another provisioner's",
         begins: |s| replace_class(s, "other.example.com", &json!({})),
-        asks: |_| {},
         message: r#"storage class "fast" is for the provisioner "other.example.com", but the claim is annotated for "disk.example.com""#,
         is_failure: false,
         is_polled: false,
         requests: 0,
         passes: |s| replace_class(s, DRIVER, &json!({})),
+        ..POLLED
     },
     Reason {
         what: "its class has a parameter that nobody knows",
         begins: |s| replace_class(s, DRIVER, &json!({"csi.storage.k8s.io/nonsense": "x"})),
-        asks: |_| {},
         message: "csi.storage.k8s.io/nonsense",
-        is_failure: true,
         is_polled: false,
-        requests: 1,
         passes: |s| replace_class(s, DRIVER, &json!({})),
+        ..POLLED
     },
     Reason {
         what: "its PersistentVolume's name is taken",
         begins: remove_class,
-        asks: |_| {},
         message: "exists already and is for the claim",
         is_failure: false,
         is_polled: false,
         requests: 2,
         passes: free_name,
+        ..POLLED
     },
     Reason {
         what: "its secret is missing",
         begins: |s| replace_class(s, DRIVER, &with_secret("s")),
-        asks: |_| {},
         message: r#"secrets "s" not found"#,
-        is_failure: true,
-        is_polled: true,
-        requests: 1,
         passes: |s| drop(s.create(&secret("s", "k"))),
+        ..POLLED
     },
     Reason {
         what: "its VolumeAttributesClass is missing",
@@ -168,10 +174,8 @@ const REASONS: [Reason; 15] = [
         },
         asks: |claim| claim["spec"]["volumeAttributesClassName"] = json!("gold"),
         message: r#""gold" not found"#,
-        is_failure: true,
-        is_polled: true,
-        requests: 1,
         passes: |s| s.create_attributes_class("gold", DRIVER, &json!({"iops": "1"})),
+        ..POLLED
     },
     Reason {
         what: "its VolumeAttributesClass is another driver's",
@@ -181,13 +185,11 @@ const REASONS: [Reason; 15] = [
         },
         asks: |claim| claim["spec"]["volumeAttributesClassName"] = json!("gold"),
         message: "VAC gold referenced in PVC is for driver other.example.com which does not match driver name disk.example.com",
-        is_failure: true,
-        is_polled: true,
-        requests: 1,
         passes: |s| {
             s.api.delete("VolumeAttributesClass", "", "gold").unwrap();
             s.create_attributes_class("gold", DRIVER, &json!({}));
         },
+        ..POLLED
     },
     Reason {
         what: "no node has the driver",
@@ -195,12 +197,11 @@ const REASONS: [Reason; 15] = [
             places(s);
             label(s);
         },
-        asks: |_| {},
         message: "error generating accessibility requirements: ",
-        is_failure: true,
         is_polled: false,
         requests: 0,
         passes: register,
+        ..POLLED
     },
     Reason {
         what: "its node lacks a label",
@@ -213,20 +214,17 @@ const REASONS: [Reason; 15] = [
             claim["metadata"]["annotations"]["volume.kubernetes.io/selected-node"] = json!("n0");
         },
         message: "does not match topology keys from CSINode",
-        is_failure: true,
         is_polled: false,
-        requests: 1,
         passes: label,
+        ..POLLED
     },
     Reason {
         what: "its snapshot is missing",
         begins: sources::install_kinds,
         asks: |claim| from_snapshot(claim, None),
         message: r#"volumesnapshots.snapshot.storage.k8s.io "snap" not found"#,
-        is_failure: true,
-        is_polled: true,
-        requests: 1,
         passes: |s| sources::create_snapshot(s, "snap"),
+        ..POLLED
     },
     Reason {
         what: "its snapshot is not ready",
@@ -236,10 +234,9 @@ const REASONS: [Reason; 15] = [
         },
         asks: |claim| from_snapshot(claim, None),
         message: "snapshot snap is not Ready",
-        is_failure: true,
-        is_polled: true,
         requests: 2,
         passes: |s| sources::make_ready(s, "sc", "snap"),
+        ..POLLED
     },
     Reason {
         what: "its snapshot has no handle",
@@ -251,13 +248,12 @@ const REASONS: [Reason; 15] = [
         },
         asks: |claim| from_snapshot(claim, None),
         message: "snapshot handle snap is not available",
-        is_failure: true,
-        is_polled: true,
         requests: 2,
         passes: |s| {
             let handle = json!({"status": {"snapshotHandle": "handle-snap"}});
             s.api.merge("VolumeSnapshotContent", "", "content-snap", &handle).unwrap();
         },
+        ..POLLED
     },
     Reason {
         what: "no grant lets it use its source",
@@ -268,35 +264,30 @@ const REASONS: [Reason; 15] = [
         },
         asks: |claim| from_snapshot(claim, Some("other")),
         message: "isn't allowed",
-        is_failure: true,
-        is_polled: true,
         requests: 2,
         passes: |s| {
             s.create(&sources::grant("sc", "other"));
         },
+        ..POLLED
     },
     Reason {
         what: "the claim that it copies is missing",
         begins: |_| {},
         asks: from_claim,
         message: r#"persistentvolumeclaim "origin" not found"#,
-        is_failure: true,
-        is_polled: true,
-        requests: 1,
         passes: |s| sources::create_origin(s, "origin"),
+        ..POLLED
     },
     Reason {
         what: "the claim that it copies is not bound",
         begins: |s| drop(sources::create_unbound_origin(s, "origin")),
         asks: from_claim,
         message: "must have a status of Bound",
-        is_failure: true,
-        is_polled: true,
-        requests: 1,
         passes: |s| {
             let origin = s.api.get("PersistentVolumeClaim", "sc", "origin").unwrap();
             sources::bind_origin(s, "origin", origin["metadata"]["uid"].as_str().unwrap());
         },
+        ..POLLED
     },
 ];
 

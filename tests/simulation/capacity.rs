@@ -421,8 +421,7 @@ mod processes {
         let process = start(&simulation);
         simulation.until("it is asked", |s| s.calls("GetCapacity") == 1).await;
         let begun = Instant::now();
-        process.stop();
-        simulation.until("it has ended", |_| process.outcome().is_some()).await;
+        simulation.until_stopped(&process).await;
         assert_eq!(process.outcome(), Some(Ok(())));
         assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
     }

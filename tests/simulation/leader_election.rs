@@ -137,8 +137,7 @@ async fn a_stop_while_saving_fails(fault: Rule) -> Duration {
     simulation.until_failed("data").await;
     sleep(Duration::from_secs(5)).await;
     let start = Instant::now();
-    first.stop();
-    simulation.until("the first ended", |_| first.outcome().is_some()).await;
+    simulation.until_stopped(&first).await;
     assert_eq!(first.outcome(), Some(Ok(())));
     let took = start.elapsed();
     assert!(until_held_by(&simulation, "b").await < Duration::from_secs(1));
@@ -160,8 +159,7 @@ async fn a_call_that_does_not_end_is_cut_and_the_lease_runs_out() {
     simulation.asked().await;
     simulation.start_elected("b");
     let start = Instant::now();
-    first.stop();
-    simulation.until("the first ended", |_| first.outcome().is_some()).await;
+    simulation.until_stopped(&first).await;
     assert_eq!(first.outcome(), Some(Ok(())));
     assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
     assert_eq!(simulation.lease_holder().as_deref(), Some("a"), "with a call in flight");

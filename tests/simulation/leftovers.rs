@@ -18,21 +18,18 @@ fn too_small(times: Option<u32>) -> Value {
     json!({"create_volume": [{"volume": {"capacity_bytes": 1}, "times": times}, {}]})
 }
 
+/// A driver whose first volume is too small, with this ID, and which answers so to its removal.
+fn first_too_small(volume_id: Option<&str>, delete_volume: Value) -> Simulation {
+    let mut script = too_small(Some(1));
+    script["create_volume"][0]["volume"]["volume_id"] = json!(volume_id);
+    script["delete_volume"] = delete_volume;
+    Simulation::scripted(script)
+}
+
 /// CreateVolume and DeleteVolume in the order of the driver's calls.
 fn calls(simulation: &Simulation) -> Vec<String> {
     let calls = simulation.driver.journal().calls().into_iter().map(|call| call.method.to_string());
     calls.filter(|method| method.ends_with("eVolume")).collect()
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_too_small_volume_is_removed_and_its_claim_asked_for_again() {
-    let simulation = Simulation::scripted(too_small(Some(2)));
-    simulation.start();
-    simulation.served().await;
-    let pair = ["CreateVolume", "DeleteVolume"];
-    assert_eq!(calls(&simulation), [pair[0], pair[1], pair[0], pair[1], pair[0]]);
-    assert_eq!(simulation.event_messages("data", "ProvisioningFailed"), [TOO_SMALL]);
-    assert_eq!(simulation.left_at_driver().len(), 1);
 }
 
 /// Deleted in mid-call: the answer's volume is removed, and that is the end of it.
@@ -52,10 +49,9 @@ async fn a_claim_deleted_before_the_too_small_answer_leaves_no_volume() {
 
 #[tokio::test(start_paused = true)]
 async fn while_it_cannot_be_removed_its_claim_is_not_asked_for() {
-    let simulation = Simulation::new(1);
-    let mut script = too_small(Some(1));
-    script["delete_volume"] = json!([{"error": {"code": "FAILED_PRECONDITION", "message": "still in use"}, "times": 12}, {}]);
-    simulation.script(script);
+    let in_use =
+        json!({"error": {"code": "FAILED_PRECONDITION", "message": "still in use"}, "times": 12});
+    let simulation = first_too_small(None, json!([in_use, {}]));
     simulation.start();
     let uid = simulation.served().await;
     // Five tries at a time, and the third time the thirteenth succeeds.
@@ -74,10 +70,8 @@ async fn while_it_cannot_be_removed_its_claim_is_not_asked_for() {
 /// A driver whose volumes are too small, and which fails to delete them this slowly and this often
 /// before it does not answer in time.
 fn fails_slowly(delay_ms: u64, times: u64) -> Simulation {
-    let simulation = Simulation::new(1);
-    let mut script = too_small(Some(1));
-    script["delete_volume"] = json!([{"delay_ms": delay_ms, "error": {"code": "INTERNAL"}, "times": times}, {"delay_ms": 20_000}]);
-    simulation.script(script);
+    let fails = json!({"delay_ms": delay_ms, "error": {"code": "INTERNAL"}, "times": times});
+    let simulation = first_too_small(None, json!([fails, {"delay_ms": 20_000}]));
     simulation.start();
     simulation
 }
@@ -107,10 +101,7 @@ async fn after_a_slow_look_the_next_try_follows_another() {
 
 #[tokio::test(start_paused = true)]
 async fn a_driver_that_hangs_is_waited_for_once() {
-    let simulation = Simulation::new(1);
-    let mut script = too_small(Some(1));
-    script["delete_volume"] = json!([{"delay_ms": 60_000}]);
-    simulation.script(script);
+    let simulation = first_too_small(None, json!([{"delay_ms": 60_000}]));
     simulation.start();
     let uid = simulation.create_claim("data");
     let start = Instant::now();
@@ -125,12 +116,8 @@ async fn a_driver_that_hangs_is_waited_for_once() {
 /// Somebody makes a PersistentVolume of the volume while its removal is tried.
 #[tokio::test(start_paused = true)]
 async fn what_becomes_somebodys_between_two_tries_stays() {
-    let simulation = Simulation::new(1);
-    let mut script = too_small(Some(1));
-    script["create_volume"][0]["volume"]["volume_id"] = json!("taken");
-    script["delete_volume"] =
-        json!([{"delay_ms": 4000, "error": {"code": "INTERNAL"}, "times": 1}, {}]);
-    simulation.script(script);
+    let fails = json!({"delay_ms": 4000, "error": {"code": "INTERNAL"}, "times": 1});
+    let simulation = first_too_small(Some("taken"), json!([fails, {}]));
     simulation.start();
     simulation.create_claim("data");
     simulation.until("its removal is tried", |s| s.calls("DeleteVolume") == 1).await;
@@ -142,10 +129,7 @@ async fn what_becomes_somebodys_between_two_tries_stays() {
 /// The same while the record of it is written, which takes long.
 #[tokio::test(start_paused = true)]
 async fn what_becomes_somebodys_before_the_first_try_stays() {
-    let simulation = Simulation::new(1);
-    let mut script = too_small(Some(1));
-    script["create_volume"][0]["volume"]["volume_id"] = json!("taken");
-    simulation.script(script);
+    let simulation = first_too_small(Some("taken"), json!([{}]));
     simulation.start();
     let slow = Effect::DelayAfter(Duration::from_secs(5));
     simulation.faults().add(Rule::on("update", "persistentvolumeclaims", slow).times(1));
@@ -160,10 +144,7 @@ async fn what_becomes_somebodys_before_the_first_try_stays() {
 /// page.
 #[tokio::test(start_paused = true)]
 async fn what_gets_its_name_during_the_look_stays() {
-    let simulation = Simulation::new(1);
-    let mut script = too_small(Some(1));
-    script["create_volume"][0]["volume"]["volume_id"] = json!("taken");
-    simulation.script(script);
+    let simulation = first_too_small(Some("taken"), json!([{}]));
     simulation.start();
     sleep(Duration::from_secs(5)).await;
     let slow = Effect::DelayAfter(Duration::from_secs(5));
@@ -177,12 +158,10 @@ async fn what_gets_its_name_during_the_look_stays() {
 
 #[tokio::test(start_paused = true)]
 async fn with_the_secrets_of_the_create() {
-    let simulation = Simulation::new(1);
+    let fails = json!({"error": {"code": "INTERNAL"}, "times": 5});
+    let simulation = first_too_small(None, json!([fails, {}]));
     simulation.create(&secret("s", "first"));
     simulation.replace_class(&json!({"parameters": with_secret("s")}));
-    let mut script = too_small(Some(1));
-    script["delete_volume"] = json!([{"error": {"code": "INTERNAL"}, "times": 5}, {}]);
-    simulation.script(script);
     simulation.start();
     let uid = simulation.create_claim("data");
     simulation.until("the removal was tried", |s| s.calls("DeleteVolume") == 5).await;

@@ -81,21 +81,28 @@ async fn a_claim_that_fits_nowhere_is_taken_once_it_fits() {
     assert_eq!(cluster.owner("second").as_deref(), Some("n3"));
 }
 
+/// Starts the program on a node whose driver says that it has room, and answers CreateVolume so.
+fn start_scripted(cluster: &Cluster, node: &str, create_volume: &Value) -> Arc<Host<Scripted>> {
+    let script: Script = serde_json::from_value(json!({
+        "name": DRIVER, "plugin_capabilities": ["CONTROLLER_SERVICE", "VOLUME_ACCESSIBILITY_CONSTRAINTS"],
+        "controller_capabilities": ["CREATE_DELETE_VOLUME", "GET_CAPACITY"],
+        "node": {"node_id": node, "topology": {NODE_KEY: node}},
+        "get_capacity": [{"available_capacity": GIB}],
+        "create_volume": create_volume,
+    }))
+    .unwrap();
+    let driver = Arc::new(Host::new(Scripted::new(script)));
+    cluster.simulation.start_on(node, connector(&driver), &[]);
+    driver
+}
+
 /// A driver that has less capacity than it says gives the claim back, and in the end another has it;
 /// nobody spins meanwhile.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_gives_a_claim_back_races_for_it_again() {
     let mut cluster = Cluster::new(1, &[]);
-    let script: Script = serde_json::from_value(json!({
-        "name": DRIVER, "plugin_capabilities": ["CONTROLLER_SERVICE", "VOLUME_ACCESSIBILITY_CONSTRAINTS"],
-        "controller_capabilities": ["CREATE_DELETE_VOLUME", "GET_CAPACITY"],
-        "node": {"node_id": "liar", "topology": {NODE_KEY: "liar"}},
-        "get_capacity": [{"available_capacity": GIB}],
-        "create_volume": [{"error": {"code": "RESOURCE_EXHAUSTED", "message": "full after all"}}],
-    }))
-    .unwrap();
-    let liar = Arc::new(Host::new(Scripted::new(script)));
-    cluster.simulation.start_on("liar", connector(&liar), &[]);
+    let full = json!({"error": {"code": "RESOURCE_EXHAUSTED", "message": "full after all"}});
+    let liar = start_scripted(&cluster, "liar", &json!([full]));
     cluster.simulation.create_claim("data");
     sleep(Duration::from_secs(600)).await;
     let tries = liar.journal().count("CreateVolume");
@@ -114,15 +121,8 @@ async fn a_node_that_gave_a_claim_back_after_an_open_call_may_be_chosen_again() 
     let cluster = Cluster::new(1, &[]);
     let error =
         |code: &str, times: u32| json!({"error": {"code": code, "message": "m"}, "times": times});
-    let script: Script = serde_json::from_value(json!({
-        "name": DRIVER, "plugin_capabilities": ["CONTROLLER_SERVICE", "VOLUME_ACCESSIBILITY_CONSTRAINTS"],
-        "controller_capabilities": ["CREATE_DELETE_VOLUME"],
-        "node": {"node_id": "only", "topology": {NODE_KEY: "only"}},
-        "create_volume": [error("ABORTED", 1), error("RESOURCE_EXHAUSTED", 12), {}],
-    }))
-    .unwrap();
-    let only = Arc::new(Host::new(Scripted::new(script)));
-    cluster.simulation.start_on("only", connector(&only), &[]);
+    let answers = json!([error("ABORTED", 1), error("RESOURCE_EXHAUSTED", 12), {}]);
+    start_scripted(&cluster, "only", &answers);
     cluster.simulation.create_claim("data");
     cluster.until_saved(1).await;
     let texts = cluster.simulation.event_messages("data", "ProvisioningFailed");

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use testkit::apiserver::faults::{Effect, Rule, StreamFault};
 use tokio::time::sleep;
 
-use support::simulation::{DRIVER, Process, Simulation, claim, foreign_volume};
+use support::simulation::{DRIVER, Simulation, claim, foreign_volume};
 
 const FINALIZER: &str = "provisioner.storage.kubernetes.io/provisioning-protection";
 const RECORD: &str = "provisioner.storage.kubernetes.io/open-request";
@@ -69,12 +69,6 @@ async fn always_a_kill_after_the_answer_and_a_deleted_claim_leak_nothing() {
     assert!(requests.len() == 2 && requests[0] == requests[1], "{requests:?}");
 }
 
-/// Stops the process and waits for its end.
-async fn roll_out(simulation: &Simulation, process: &Process) {
-    process.stop();
-    simulation.until("the process ended", |_| process.outcome().is_some()).await;
-}
-
 /// The driver says that it is busy, whether or not it makes the volume, and the process ends: the call
 /// is open.
 async fn aborted_and_rolled_out(creates: bool) -> (Simulation, String) {
@@ -84,7 +78,7 @@ async fn aborted_and_rolled_out(creates: bool) -> (Simulation, String) {
     let process = simulation.start();
     let uid = simulation.create_claim("data");
     simulation.until("the claim is protected", is_marked).await;
-    roll_out(&simulation, &process).await;
+    simulation.until_stopped(&process).await;
     (simulation, uid)
 }
 
@@ -115,7 +109,7 @@ async fn auto_a_call_that_does_not_end_in_time_is_recorded_before_it_is_cut() {
             let cut = Rule::on(verb, "persistentvolumeclaims", Effect::CutBefore);
             simulation.faults().add(cut.times(failures));
         }
-        roll_out(&simulation, &process).await;
+        simulation.until_stopped(&process).await;
         assert!(is_marked(&simulation), "{}", simulation.trace());
         simulation.delete_claim("data");
         simulation.start();

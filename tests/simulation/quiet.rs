@@ -120,15 +120,12 @@ struct Features {
 const TOPOLOGY: &str = "VOLUME_ACCESSIBILITY_CONSTRAINTS";
 const ZONE: &str = "disk.example.com/zone";
 
+const NONE: Features =
+    Features { what: "none", plugin: &[], controller: &[], flags: &[], watched: &[] };
+
 const FEATURES: [Features; 6] = [
-    Features { what: "none", plugin: &[], controller: &[], flags: &[], watched: &[] },
-    Features {
-        what: "topology",
-        plugin: &[TOPOLOGY],
-        controller: &[],
-        flags: &[],
-        watched: &["csinodes", "nodes"],
-    },
+    NONE,
+    Features { what: "topology", plugin: &[TOPOLOGY], watched: &["csinodes", "nodes"], ..NONE },
     Features {
         what: "capacity",
         plugin: &[TOPOLOGY],
@@ -143,24 +140,16 @@ const FEATURES: [Features; 6] = [
     },
     Features {
         what: "attachments and attributes",
-        plugin: &[],
         controller: &["PUBLISH_UNPUBLISH_VOLUME", "MODIFY_VOLUME"],
-        flags: &[],
         watched: &["volumeattachments"],
+        ..NONE
     },
-    Features {
-        what: "sources",
-        plugin: &[],
-        controller: &["CREATE_DELETE_SNAPSHOT", "CLONE_VOLUME"],
-        flags: &[],
-        watched: &[],
-    },
+    Features { what: "sources", controller: &["CREATE_DELETE_SNAPSHOT", "CLONE_VOLUME"], ..NONE },
     Features {
         what: "node deployment",
         plugin: &[TOPOLOGY],
-        controller: &[],
         flags: &["--node-deployment"],
-        watched: &[],
+        ..NONE
     },
 ];
 

@@ -249,8 +249,7 @@ async fn the_place_of_a_node_that_was_given_back_is_not_waited_for_after_a_resta
     let uid = create_for(&simulation, "data", "n0");
     simulation.until("the node is given back", |s| selected(s, "data").is_none()).await;
     sleep(Duration::from_secs(60)).await;
-    process.stop();
-    simulation.until("the process ended", |_| process.outcome().is_some()).await;
+    simulation.until_stopped(&process).await;
     simulation.script(json!({"create_volume": [{}]}));
     simulation.start_with(&["--strict-topology"]);
     select(&simulation, "data", Some("n1"));
@@ -342,8 +341,7 @@ async fn a_recorded_call_waits_until_its_preferred_place_is_to_be_had() {
     for strict in [false, true] {
         let flags: &[&str] = if strict { &["--strict-topology"] } else { &[] };
         let (simulation, process, [late, _]) = open_calls_in_a_changed_cluster(flags).await;
-        process.stop();
-        simulation.until("the process ended", |_| process.outcome().is_some()).await;
+        simulation.until_stopped(&process).await;
         simulation.script(json!({"create_volume": [{}]}));
         let before = calls_for(&simulation, &late).len();
         simulation.start_with(flags);
@@ -369,8 +367,7 @@ async fn a_recorded_call_waits_until_its_preferred_place_is_to_be_had() {
 async fn a_recorded_call_whose_place_is_gone_is_given_up_with_a_warning() {
     let flags = ["--claim-protection-timeout=2m"];
     let (simulation, process, [late, _]) = open_calls_in_a_changed_cluster(&flags).await;
-    process.stop();
-    simulation.until("the process ended", |_| process.outcome().is_some()).await;
+    simulation.until_stopped(&process).await;
     simulation.script(json!({"create_volume": [{}]}));
     simulation.start_with(&flags);
     simulation.until("the volume is saved", |s| s.is_saved(&late)).await;

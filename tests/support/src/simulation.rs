@@ -228,6 +228,12 @@ impl Simulation {
         self.until("the volume is saved", |simulation| simulation.is_saved(uid)).await
     }
 
+    /// SIGTERM, and the end of the process.
+    pub async fn until_stopped(&self, process: &Process) {
+        process.stop();
+        self.until("the process ended", |_| process.outcome().is_some()).await;
+    }
+
     /// Waits in simulated time until `holds` returns true; `what` is what the test expects. Returns how long it took.
     pub async fn until(&self, what: &str, holds: impl Fn(&Self) -> bool) -> Duration {
         let start = Instant::now();
