@@ -143,16 +143,3 @@ async fn an_open_call_in_doubt_is_followed_although_the_claim_is_deleted() {
     simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
     assert_eq!((simulation.calls("CreateVolume"), simulation.left_at_driver().len()), (2, 1));
 }
-
-/// The watch loses the end of a claim's PersistentVolume; the list after it shows the lack.
-#[tokio::test(start_paused = true)]
-async fn a_volume_whose_end_the_watch_lost_is_missed_by_the_next_list() {
-    let simulation = Simulation::new(1);
-    simulation.start();
-    let uid = simulation.served().await;
-    sleep(Duration::from_secs(5)).await;
-    simulation.unwatched(|s| s.force_delete_volume(&uid));
-    sleep(Duration::from_secs(30 * 60)).await;
-    assert!(simulation.is_saved(&uid), "the claim has a volume again");
-    assert_eq!(simulation.calls("CreateVolume"), 2);
-}

@@ -26,7 +26,7 @@ use tokio::{
 
 use support::{
     connector::connector,
-    simulation::{DRIVER, Simulation, claim, class, foreign_volume},
+    simulation::{DRIVER, Simulation, claim, foreign_volume},
 };
 
 /// What comes of calls for bad volumes.
@@ -127,9 +127,6 @@ impl Around for Busy {
 
     async fn create_volume(&self, call: Call<CreateVolumeRequest>) -> Answer<CreateVolumeResponse> {
         let name = call.request.name.clone();
-        if call.request.parameters.contains_key("broken") {
-            std::future::pending::<()>().await;
-        }
         let locked = self.state.lock().locked.get(&name).copied();
         if locked.is_some_and(|until| Instant::now() < until) {
             return Err(Status::aborted("an operation with the given Volume ID already exists"));
@@ -152,18 +149,12 @@ impl Around for Busy {
 fn cluster(driver: Busy) -> (Simulation, Arc<Host<Busy>>) {
     let driver = Arc::new(Host::new(driver));
     let simulation = Simulation::new(1).with_driver(connector(&driver));
-    simulation.create(&class("broken", &json!({"parameters": {"broken": "yes"}})));
     (simulation, driver)
 }
 
-/// Makes claims of the class; gives their UIDs.
-fn claims(simulation: &Simulation, class: &str, numbers: Range<usize>) -> Vec<String> {
-    let make = |number| {
-        let mut claim = claim(&format!("{class}-{number}"));
-        claim["spec"]["storageClassName"] = json!(class);
-        simulation.create(&claim)
-    };
-    numbers.map(make).collect()
+/// Makes claims; gives their UIDs.
+fn claims(simulation: &Simulation, numbers: Range<usize>) -> Vec<String> {
+    numbers.map(|number| simulation.create_claim(&format!("fast-{number}"))).collect()
 }
 
 /// Waits until the driver has made so many volumes.
@@ -184,7 +175,7 @@ async fn longest_wait(
     let mut waited = Vec::new();
     for number in numbers {
         let start = Instant::now();
-        let uid = claims(simulation, "fast", number..number + 1).remove(0);
+        let uid = claims(simulation, number..number + 1).remove(0);
         sleep(secs(1)).await;
         waited.push(driver.backend().made_at(&uid).map_or(secs(1), |at| at - start));
     }
@@ -204,7 +195,7 @@ async fn worker_threads_bound_the_calls_under_way() {
     let (simulation, driver) = cluster(Busy::new(1000, secs(1)));
     simulation.start_with(&["--worker-threads=3"]);
     sleep(secs(1)).await;
-    claims(&simulation, "fast", 0..9);
+    claims(&simulation, 0..9);
     let start = Instant::now();
     made(&driver, 9).await;
     let took = driver.backend().last_made() - start;
@@ -220,7 +211,7 @@ async fn after_an_outage_the_backlog_drains() {
     let (simulation, driver) = cluster(driver);
     simulation.start();
     sleep(secs(1)).await;
-    claims(&simulation, "fast", 0..200);
+    claims(&simulation, 0..200);
     sleep(back - Instant::now()).await;
     made(&driver, 200).await;
     let took = driver.backend().last_made() - back;
@@ -266,11 +257,11 @@ async fn hanging_claims_of_one_namespace_do_not_hold_up_another() {
 }
 
 /// A PersistentVolume of ours that is to be deleted.
-fn released(simulation: &Simulation, number: usize, class: &str) {
+fn released(simulation: &Simulation, number: usize) {
     let uid = format!("gone-{number}");
     let mut volume = foreign_volume(&uid, &uid, &uid);
     volume["metadata"]["annotations"] = json!({"pv.kubernetes.io/provisioned-by": DRIVER});
-    volume["spec"]["storageClassName"] = json!(class);
+    volume["spec"]["storageClassName"] = json!("fast");
     simulation.api.create(&volume).unwrap();
     simulation.phase(&format!("pvc-{uid}"), "Released");
 }
@@ -286,7 +277,7 @@ async fn repeats_of_bad_ones_do_not_hold_up_new_ones() {
         simulation.start_with(&["--timeout=3s"]);
         sleep(secs(1)).await;
         let bad = 1000..1300;
-        let names = claims(&simulation, "fast", bad.clone());
+        let names = claims(&simulation, bad.clone());
         driver.backend().state.lock().bad.extend(names.iter().map(|uid| format!("pvc-{uid}")));
         driver
             .backend()
@@ -294,7 +285,7 @@ async fn repeats_of_bad_ones_do_not_hold_up_new_ones() {
             .lock()
             .bad
             .extend(bad.clone().map(|number| format!("gone-{number}")));
-        bad.for_each(|number| released(&simulation, number, "fast"));
+        bad.for_each(|number| released(&simulation, number));
         sleep(secs(60)).await;
         let waited = longest_wait(&simulation, &driver, 0..20).await;
         assert!(waited <= QUICK + ms(20), "{trouble:?}: {waited:?}");
@@ -328,7 +319,7 @@ async fn p99(
 
 /// From a claim to its saved volume.
 async fn p99_of_claims(simulation: &Simulation, numbers: RangeFrom<usize>) -> Duration {
-    let begin = |number| claims(simulation, "fast", number..number + 1).remove(0);
+    let begin = |number| claims(simulation, number..number + 1).remove(0);
     let volume = |uid: &str| simulation.api.get("PersistentVolume", "", &format!("pvc-{uid}"));
     p99(numbers, begin, |uid| volume(uid).is_some()).await
 }
@@ -336,7 +327,7 @@ async fn p99_of_claims(simulation: &Simulation, numbers: RangeFrom<usize>) -> Du
 /// From a volume's release to its end.
 async fn p99_of_deletions(simulation: &Simulation, numbers: RangeFrom<usize>) -> Duration {
     let begin = |number| {
-        released(simulation, number, "fast");
+        released(simulation, number);
         format!("pvc-gone-{number}")
     };
     p99(numbers, begin, |name| simulation.api.get("PersistentVolume", "", name).is_none()).await
@@ -362,7 +353,7 @@ async fn deletes_do_not_starve_creates() {
     for takes in WRITES_TAKE {
         let (simulation, driver) = cluster_with_slow_writes(takes).await;
         let quiet = p99_of_claims(&simulation, 0..).await;
-        (0..5000).for_each(|number| released(&simulation, number, "fast"));
+        (0..5000).for_each(|number| released(&simulation, number));
         let busy = p99_of_claims(&simulation, 1000..).await;
         let deleted = driver.backend().deleted();
         assert!((1000..5000).contains(&deleted), "{deleted} deleted meanwhile");
@@ -375,28 +366,12 @@ async fn creates_do_not_starve_deletes() {
     for takes in WRITES_TAKE {
         let (simulation, driver) = cluster_with_slow_writes(takes).await;
         let quiet = p99_of_deletions(&simulation, 0..).await;
-        claims(&simulation, "fast", 0..5000);
+        claims(&simulation, 0..5000);
         let busy = p99_of_deletions(&simulation, 1000..).await;
         let made = driver.backend().made();
         assert!((1000..5000).contains(&made), "{made} made meanwhile");
         assert!(busy <= quiet * 2, "{takes:?}: {busy:?} for {quiet:?}");
     }
-}
-
-/// Each kind of call has workers of its own: 200 creates of a class hang, its volumes go as ever.
-#[tokio::test(start_paused = true)]
-async fn creates_that_time_out_do_not_slow_the_deletions_of_their_class() {
-    let (simulation, driver) = cluster(Busy::new(1000, ms(100)));
-    simulation.start();
-    sleep(secs(1)).await;
-    claims(&simulation, "broken", 0..200);
-    sleep(secs(60)).await;
-    for number in 0..1000 {
-        released(&simulation, number, "broken");
-    }
-    // A hundred at once, each for a tenth of a second.
-    sleep(secs(2)).await;
-    assert_eq!(driver.backend().deleted(), 1000);
 }
 
 /// "Operation already exists" for so long: found soon after it is over, reported once, and others of
@@ -407,7 +382,7 @@ async fn a_volume_that_is_long_in_the_making_is_found_soon_after_it_is_ready() {
         let (simulation, driver) = cluster(Busy::new(1000, ms(100)));
         simulation.start();
         sleep(secs(1)).await;
-        let uid = claims(&simulation, "fast", 1000..1001).remove(0);
+        let uid = claims(&simulation, 1000..1001).remove(0);
         let ready = Instant::now() + lasts;
         driver.backend().state.lock().locked.insert(format!("pvc-{uid}"), ready);
         let others = longest_wait(&simulation, &driver, 0..10).await;

@@ -50,22 +50,6 @@ async fn an_idle_restart_is_noticed_and_the_driver_identified_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deletion_in_flight_is_made_again_once_the_driver_is_back() {
-    for away in [1, 30] {
-        let simulation =
-            Simulation::scripted(json!({"delete_volume": [{"delay_ms": 5000, "times": 1}, {}]}));
-        simulation.start();
-        let uid = simulation.served().await;
-        simulation.delete_claim("data");
-        simulation.release(&uid);
-        simulation.until("the driver was asked", |s| s.calls("DeleteVolume") == 1).await;
-        restart(&simulation, Duration::from_secs(away)).await;
-        simulation.until("the volume is gone", |s| s.volumes().is_empty()).await;
-        assert!(simulation.left_at_driver().is_empty());
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_driver_that_is_away_is_looked_for_once_a_second_at_most() {
     let simulation = at_work().await;
     let before = simulation.connection_attempts();

@@ -150,27 +150,6 @@ async fn a_restore_after_a_freeing_that_was_not_answered_is_guarded() {
     cluster.kept_its_promise();
 }
 
-/// A restore of fifteen minutes, whose claim is deleted in the first: neither the sweep nor the
-/// end of the claim frees the snapshot.
-#[tokio::test(start_paused = true)]
-async fn a_long_restore_of_a_deleted_claim_keeps_its_snapshot() {
-    let cluster = Cluster::new(1);
-    cluster.add_snapshot("snap");
-    cluster.simulation.start_with(&["--snapshot-orphan-sweep-interval=5s"]);
-    cluster.fail("ABORTED");
-    cluster.add_claim("data", "VolumeSnapshot", "snap");
-    cluster.until("the call is open", |c| c.calls() == 2).await;
-    for kind in [("PersistentVolumeClaim", "data"), ("VolumeSnapshot", "snap")] {
-        cluster.delete(kind.0, kind.1);
-    }
-    sleep(15 * MINUTE).await;
-    assert!(cluster.is_guarded("snap"));
-    cluster.succeed();
-    cluster.until("the snapshot is gone", |c| c.get("VolumeSnapshot", "snap").is_none()).await;
-    assert_eq!(cluster.simulation.volumes().len(), 1);
-    cluster.kept_its_promise();
-}
-
 /// What a checked claim waits for holds no source: nothing was asked.
 #[tokio::test(start_paused = true)]
 async fn a_claim_that_waits_for_its_secret_holds_no_snapshot() {

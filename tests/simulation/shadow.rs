@@ -211,24 +211,6 @@ async fn a_volume_that_was_not_provisioned_is_not_compared() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_volume_that_was_provisioned_for_an_earlier_claim_is_not_compared() {
-    let simulation = Simulation::new(14);
-    let mut volume = foreign_volume("mine", "", "h");
-    volume["metadata"]["annotations"] = json!({"pv.kubernetes.io/provisioned-by": DRIVER});
-    volume["spec"]["claimRef"] = Value::Null;
-    simulation.create(&volume);
-    sleep(Duration::from_secs(5)).await;
-    let shadow = simulation.start_shadow(&[]);
-    simulation.create_claim("data");
-    sleep(Duration::from_secs(5)).await;
-    simulation.bind("data", "pvc-mine");
-    sleep(Duration::from_secs(5)).await;
-    for subject in ["volume", "served_there"] {
-        assert_eq!(results(&shadow, subject, "same") + others(&shadow, subject), 0, "{subject}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_volume_of_another_driver_that_the_other_deletes_is_documented() {
     let simulation = Simulation::new(13);
     let shadow = simulation.start_shadow(&[]);
