@@ -1,8 +1,8 @@
 //! Finalizers that keep the sources of volumes while volumes are created from them.
 //!
 //! Right before the driver is asked to create a volume from a snapshot or a claim,
-//! [`Protection::protect`] adds the finalizer to the source; when the claim needs its source no
-//! longer, [`Protection::claim_finished`] is called. The finalizer of a snapshot is removed at that
+//! [`Protection::protect`] adds the finalizer to the source, again if somebody else has taken it off;
+//! when the claim needs its source no longer, [`Protection::claim_finished`] is called. The finalizer of a snapshot is removed at that
 //! moment, if nobody else needs it (`holders`). The finalizer of a cloned claim stays until that is
 //! deleted and no pending claim names it, as in external-provisioner. `sweep` finds finalizers that
 //! a crash has left on snapshots. `source` determines what a claim names, `free` executes what is

@@ -9,9 +9,13 @@
 
 mod due;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use jiff::Timestamp;
+use tokio::time::Instant;
 
 pub(super) use self::due::Due;
 use super::source::{NamedSource, SourceKind};
@@ -20,6 +24,9 @@ use crate::kube::{
     objects::{Claim, View},
     take_vanished,
 };
+
+/// For how long an object that had our finalizer is believed to have it: whoever may write the object can take it off.
+const BELIEVED_FOR: Duration = Duration::from_secs(30);
 
 /// The sources and who needs them.
 #[derive(Debug, Default)]
@@ -91,8 +98,8 @@ pub(super) struct Finalized {
     pub uid: String,
     /// Who added the finalizer.
     pub origin: FinalizerOrigin,
-    /// Whether it certainly has it: a write that removed it may have succeeded without a response.
-    pub is_certain: bool,
+    /// When it certainly had it. `None`: a write that removed it may have succeeded without a response.
+    pub certain_at: Option<Instant>,
 }
 
 /// Who added the finalizer of a source.
@@ -268,9 +275,11 @@ impl Holders {
         Some(source)
     }
 
-    /// Whether the object `uid` certainly has the finalizer, for a call that was begun here.
+    /// Whether the object `uid` had the finalizer a moment ago, for a call that was begun here.
     pub(super) fn is_finalized(&self, source: &NamedSource, uid: &str) -> bool {
-        self.finalized.get(source).is_some_and(|it| it.is_certain && it.uid == uid)
+        let finalized = self.finalized.get(source).filter(|it| it.uid == uid);
+        let certain_at = finalized.and_then(|it| it.certain_at);
+        certain_at.is_some_and(|at| at.elapsed() < BELIEVED_FOR)
     }
 
     /// Records that the object `uid` certainly has the finalizer, and who added it.
@@ -287,7 +296,8 @@ impl Holders {
         // Once it was found there, other processes may still need it.
         let known = self.finalized.get(source).filter(|known| known.uid == uid);
         let origin = known.map_or(origin, |known| known.origin);
-        let finalized = Finalized { uid: uid.to_owned(), origin, is_certain: true };
+        let certain_at = Some(Instant::now());
+        let finalized = Finalized { uid: uid.to_owned(), origin, certain_at };
         self.finalized.insert(source.clone(), finalized);
     }
 
@@ -297,7 +307,7 @@ impl Holders {
         self.finalized.entry(source.clone()).or_insert_with(|| Finalized {
             uid: uid.to_owned(),
             origin: FinalizerOrigin::Existing,
-            is_certain: false,
+            certain_at: None,
         });
         let is_due = self.may_be_due(source);
         if !is_due && !is_known {
@@ -311,7 +321,7 @@ impl Holders {
     /// gets a response; until that is known, it is due as before.
     pub(super) fn removing_finalizer(&mut self, source: &NamedSource) {
         if let Some(finalized) = self.finalized.get_mut(source) {
-            finalized.is_certain = false;
+            finalized.certain_at = None;
         }
     }
 

@@ -76,6 +76,21 @@ async fn an_unprotected_source_is_not_held() {
     );
 }
 
+/// Others can take it off at any time.
+#[tokio::test(start_paused = true)]
+async fn however_many_calls_begin_a_source_is_read_again_once_in_a_while() {
+    let server = server(0..0);
+    let protection = protection(&server, SETTINGS);
+    for read in 0..3 {
+        for claim in 0..100 {
+            protection.protect(&claim.to_string(), &source(), "u").await.unwrap();
+        }
+        let expected = [vec!["GET", "PATCH"], vec!["GET"; read]].concat();
+        assert_eq!(methods(&server), expected);
+        sleep(Duration::from_secs(60)).await;
+    }
+}
+
 /// Its claim is deleted while the finalizer is written, and the process ends then: nobody else would free the
 /// snapshot.
 #[tokio::test(start_paused = true)]

@@ -23,6 +23,9 @@ const RESTORE: &str = "provisioner.storage.kubernetes.io/volumesnapshot-as-sourc
 const CLONE: &str = "provisioner.storage.kubernetes.io/cloning-protection";
 const NO_SWEEP: &str = "--snapshot-orphan-sweep-interval=0";
 const MINUTE: Duration = Duration::from_secs(60);
+/// Kinds and names of sources, and the finalizers that guard them.
+const COPIED: [(&str, &str, &str); 2] =
+    [("VolumeSnapshot", "snap", RESTORE), ("PersistentVolumeClaim", "origin", CLONE)];
 
 /// A cluster with snapshots, and a driver that checks what it copies.
 struct Cluster {
@@ -86,6 +89,12 @@ impl Cluster {
         finalizers.iter().filter_map(Value::as_str).map(str::to_owned).collect()
     }
 
+    /// Leaves the object these finalizers.
+    fn bare(&self, kind: &str, name: &str, finalizers: &Value) {
+        let bare = json!({"metadata": {"finalizers": finalizers}});
+        self.simulation.api.merge(kind, "sc", name, &bare).unwrap();
+    }
+
     fn is_guarded(&self, snapshot: &str) -> bool {
         self.finalizers("VolumeSnapshot", snapshot).iter().any(|one| one == RESTORE)
     }
@@ -104,6 +113,13 @@ impl Cluster {
         let found = self.driver.backend().found();
         assert!(found.is_empty(), "{found:?}\n{}", self.simulation.trace());
     }
+}
+
+/// A cluster with one source of each kind, and a process that never sweeps.
+fn one_of_each() -> Cluster {
+    let cluster = one_snapshot();
+    cluster.add_origin("origin");
+    cluster
 }
 
 /// A cluster with one snapshot, and a process that never sweeps.
@@ -148,6 +164,42 @@ async fn a_restore_after_a_freeing_that_was_not_answered_is_guarded() {
     sleep(2 * MINUTE).await;
     assert!(!cluster.is_guarded("snap"));
     cluster.kept_its_promise();
+}
+
+/// Somebody takes the finalizer off while a call is open: a provisioner whose view is old or which sweeps what is
+/// another driver's, or a user who replaces the object.
+#[tokio::test(start_paused = true)]
+async fn a_source_that_somebody_has_bared_is_guarded_again() {
+    for (kind, name, finalizer) in COPIED {
+        let cluster = one_of_each();
+        cluster.fail("ABORTED");
+        cluster.add_claim("data", kind, name);
+        cluster.until("the call is open", |c| c.calls() > 1).await;
+        cluster.bare(kind, name, &json!(null));
+        sleep(MINUTE).await;
+        assert_eq!(cluster.finalizers(kind, name), [finalizer]);
+    }
+}
+
+/// It cannot be guarded any more, and the driver may have the volume.
+#[tokio::test(start_paused = true)]
+async fn a_call_goes_on_when_its_source_is_bared_and_deleted() {
+    for (kind, name, _) in COPIED {
+        for others in [json!(null), json!(["example.com/other"])] {
+            let cluster = one_of_each();
+            cluster.fail("ABORTED");
+            let uid = cluster.add_claim("data", kind, name);
+            cluster.until("the call is open", |c| c.calls() > 1).await;
+            cluster.bare(kind, name, &others);
+            cluster.delete(kind, name);
+            sleep(2 * MINUTE).await;
+            let calls = cluster.calls();
+            sleep(MINUTE).await;
+            assert!(cluster.calls() > calls, "{name}: {others}");
+            cluster.succeed();
+            cluster.until("the volume is saved", |c| c.simulation.is_saved(&uid)).await;
+        }
+    }
 }
 
 /// What a checked claim waits for holds no source: nothing was asked.
