@@ -2,11 +2,11 @@
 //!
 //! Right before the driver is asked to create a volume from a snapshot or a claim,
 //! [`Protection::protect`] adds the finalizer to the source, again if somebody else has taken it off;
-//! when the claim needs its source no longer, [`Protection::claim_finished`] is called. The finalizer of a snapshot is removed at that
-//! moment, if nobody else needs it (`holders`). The finalizer of a cloned claim stays until that is
-//! deleted and no pending claim names it, as in external-provisioner. `sweep` finds finalizers that
-//! a crash has left on snapshots. `source` determines what a claim names, `free` executes what is
-//! due, `writer` writes.
+//! when the claim needs its source no longer, [`Protection::claim_finished`] is called. The
+//! finalizer of a snapshot is removed at that moment, if nobody else needs it (`holders`). The
+//! finalizer of a cloned claim stays until that is deleted and no pending claim names it, as in
+//! external-provisioner. `sweep` finds finalizers that a crash has left on snapshots. `source`
+//! determines what a claim names, `free` executes what is due, `writer` writes.
 //!
 //! A pending claim that merely names a source holds it, with two limits:
 //! - A claim of another namespace holds it only while a ReferenceGrant lets that claim use it
@@ -19,8 +19,8 @@
 //! and the time-out is over.
 //!
 //! Guarantees: no source is freed while a call of this process is open for it, whatever has become
-//! of the claim, the grant or the time-out; one actor at a time works on a source; a process that
-//! does not lead writes nothing.
+//! of the claim, the grant or the time-out, unless that call was not repeated for the time-out; one
+//! actor at a time works on a source; a process that does not lead writes nothing.
 
 mod free;
 mod grants;
@@ -197,7 +197,7 @@ impl Protection {
         Ok(())
     }
 
-    /// No call is open for the claim, which may be tried again, with [`protect`](Self::protect)
+    /// No call is open for the claim, or none that is repeated; it may be tried again, with [`protect`](Self::protect)
     /// before it. Until then it holds its source only as a claim that names it.
     pub fn call_ended(&self, claim_uid: &str) {
         let affected = self.0.holders.lock().call_ended(claim_uid);

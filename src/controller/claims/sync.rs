@@ -135,7 +135,8 @@ impl<P: Provisioner> ClaimWorker<P> {
     }
 
     /// Lets go of the source unless the claim still needs it. The index does so as well, but not after an
-    /// attempt that ended before its call.
+    /// attempt that ended before its call. A call that is open and not repeated keeps it for the time-out only: what
+    /// prevents the repeats may last for ever.
     fn release_source(&self, held: &ClaimGuard) {
         // A volume that can be neither saved nor removed keeps the source of a deleted claim no longer than an open
         // call does.
@@ -145,9 +146,16 @@ impl<P: Provisioner> ClaimWorker<P> {
         };
         if !held.is(KnownClaim::needs_source) || held.is(is_stuck) {
             self.deps.protection.claim_finished(held.uid(), held.is(KnownClaim::is_served));
-        } else if !held.is(KnownClaim::may_have_open_call) {
+        } else if !held.is(KnownClaim::may_have_open_call) || self.is_unasked(held) {
             self.deps.protection.call_ended(held.uid());
         }
+    }
+
+    /// Whether the driver was not asked for the claim for `--claim-protection-timeout`.
+    fn is_unasked(&self, held: &ClaimGuard) -> bool {
+        let timeout = self.deps.settings.open_calls.timeout.filter(|timeout| !timeout.is_zero());
+        let unasked = held.update(Entry::unasked_for);
+        timeout.zip(unasked).is_some_and(|(timeout, unasked)| unasked >= timeout)
     }
 
     /// Decides what to do with the claim now.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use support::{
-    simulation::{Process, claim},
+    simulation::{Process, claim, class, secret, with_secret},
     sources,
 };
 use tokio::time::sleep;
@@ -198,9 +198,9 @@ async fn a_claim_that_the_driver_refuses_keeps_no_source_beyond_the_time_out() {
     }
 }
 
-/// The driver may still be reading it, whether or not the grant exists.
+/// The driver may still be reading it, whether or not the grant exists. It is not asked any more: nobody will know.
 #[tokio::test(start_paused = true)]
-async fn a_source_whose_grant_is_taken_back_is_kept_while_a_call_is_open_for_it() {
+async fn a_source_whose_grant_is_taken_back_is_kept_for_an_open_call_until_the_time_out() {
     let cluster = named_from("other");
     grant(&cluster);
     cluster.fail("ABORTED");
@@ -210,8 +210,67 @@ async fn a_source_whose_grant_is_taken_back_is_kept_while_a_call_is_open_for_it(
     api.merge("PersistentVolumeClaim", "other", "names-snap", &ours).unwrap();
     cluster.until("the call is open", |c| c.calls() > 1).await;
     api.delete("ReferenceGrant", "sc", "grant").unwrap();
-    sleep(30 * MINUTE).await;
+    let calls = cluster.calls();
+    sleep(58 * MINUTE).await;
     assert_eq!(standing(&cluster), ["snap"], "nothing copies the claim");
+    sleep(10 * MINUTE).await;
+    assert!(standing(&cluster).is_empty());
+    assert_eq!(cluster.calls(), calls);
+    cluster.kept_its_promise();
+}
+
+/// Whatever keeps a live claim from asking the driver again.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_not_repeated_for_the_time_out_keeps_no_source() {
+    for (kind, name, ..) in SOURCES {
+        let cluster = with_sources();
+        cluster.simulation.create(&class("guarded", &json!({"parameters": with_secret("key")})));
+        cluster.simulation.api.create(&secret("key", "text")).unwrap();
+        cluster.fail("ABORTED");
+        let process = cluster.simulation.start_with(&[SWEEP]);
+        let mut data = claim("data");
+        data["spec"]["storageClassName"] = json!("guarded");
+        data["spec"]["dataSourceRef"] = json!({"kind": kind, "name": name});
+        if kind == "VolumeSnapshot" {
+            data["spec"]["dataSourceRef"]["apiGroup"] = json!(GROUP);
+        }
+        let uid = cluster.simulation.create(&data);
+        cluster.until("the call is open", |c| c.calls() > 1).await;
+        cluster.delete("Secret", "key");
+        cluster.delete(kind, name);
+        sleep(58 * MINUTE).await;
+        assert!(standing(&cluster).contains(&name), "{name}");
+        sleep(10 * MINUTE).await;
+        assert!(!standing(&cluster).contains(&name), "{name}");
+        assert_eq!(released(&process), "1", "{name}");
+        cluster.succeed();
+        cluster.simulation.api.create(&secret("key", "text")).unwrap();
+        cluster.until("the volume is saved", |c| c.simulation.is_saved(&uid)).await;
+    }
+}
+
+/// Its grant is given again much later.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_repeated_after_the_time_out_protects_its_source_again() {
+    let cluster = with_sources();
+    let api = &cluster.simulation.api;
+    api.namespace("other");
+    grant(&cluster);
+    cluster.fail("ABORTED");
+    cluster.simulation.start_with(&[SWEEP, CROSS_NAMESPACE]);
+    let mut data = claim("data");
+    data["metadata"]["namespace"] = json!("other");
+    data["spec"]["dataSourceRef"] =
+        json!({"apiGroup": GROUP, "kind": "VolumeSnapshot", "name": "snap", "namespace": "sc"});
+    api.create(&data).unwrap();
+    cluster.until("the call is open", |c| c.calls() > 1).await;
+    api.delete("ReferenceGrant", "sc", "grant").unwrap();
+    sleep(70 * MINUTE).await;
+    assert!(!cluster.is_guarded("snap"));
+    let calls = cluster.calls();
+    grant(&cluster);
+    cluster.until("it is repeated", |c| c.calls() > calls).await;
+    assert!(cluster.is_guarded("snap"));
     cluster.kept_its_promise();
 }
 

@@ -43,6 +43,8 @@ pub(super) struct Repeats {
     pub(super) in_a_row: u32,
     /// Since when the recorded request cannot be repeated.
     pub(super) unrepeatable_since: Option<Instant>,
+    /// Since when nothing was sent for the claim.
+    pub(super) unasked_since: Option<Instant>,
     /// The kinds of unknown outcomes of which the user was warned since the call was opened.
     pub(super) unknown_outcomes: BTreeSet<&'static str>,
 }

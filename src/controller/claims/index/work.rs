@@ -117,6 +117,11 @@ impl Entry {
             let lasts = why.lasts() && next == Next::Retry;
             return if lasts { (next, 0) } else { self.after_attempt(next) };
         }
+        if let Some(repeats) = &mut self.repeats
+            && !matches!(outcome, Outcome::Unsent(_))
+        {
+            repeats.unasked_since = None;
+        }
         self.supersede(is_unknown);
         // If nothing was sent, the record may have been removed meanwhile.
         self.follow_record();
@@ -151,6 +156,12 @@ impl Entry {
     pub fn unrepeatable_for(&mut self) -> Duration {
         let repeats = self.repeats.get_or_insert_default();
         repeats.unrepeatable_since.get_or_insert_with(Instant::now).elapsed()
+    }
+
+    /// No call runs. Returns for how long nothing was sent for the claim; zero when first asked after a call.
+    pub fn unasked_for(&mut self) -> Duration {
+        let repeats = self.repeats.get_or_insert_default();
+        repeats.unasked_since.get_or_insert_with(Instant::now).elapsed()
     }
 
     /// Saving the claim's volume is finished.
