@@ -43,7 +43,7 @@ use super::{
         pages::{MAX_PAGE, PageSize, paged},
         throttle::{Throttle, is_watch, throttled},
         version::in_version,
-        whole_answers::BodyPermits,
+        whole_answers::{BodyPermits, MaxAnswer, SMALL_ANSWER},
     },
     objects::{AnyObject, Metadata, View, kind::Kind},
 };
@@ -146,13 +146,13 @@ impl Client {
         self.write(creation::<V>(namespace, body)?).await
     }
 
-    /// Creates an object like [`Self::create`], and does not parse the answer.
+    /// Creates an object like [`Self::create`]. Whether that succeeded is all that is read of the answer.
     pub(super) async fn create_unread<V: View>(
         &self,
         namespace: Option<&str>,
         body: &(impl Serialize + Sync),
     ) -> Result<(), ApiError> {
-        self.exchange(creation::<V>(namespace, body)?).await.map(drop)
+        self.write_unread(creation::<V>(namespace, body)?).await
     }
 
     /// Replaces an object by `body`, which must hold the `resourceVersion` it was read with.
@@ -167,9 +167,16 @@ impl Client {
         name: Name<'_>,
         patch: &Patch<Value>,
     ) -> Result<V, ApiError> {
-        let parameters = PatchParams::default().validation_ignore();
-        let request = builder::<V>(name)?.patch(&segment(name.name()), &parameters, patch)?;
-        self.write(request.map(Body::from)).await
+        self.write(patching::<V>(name, patch)?).await
+    }
+
+    /// Patches an object like [`Self::patch`]. Whether that succeeded is all that is read of the answer.
+    pub(super) async fn patch_unread<V: View>(
+        &self,
+        name: Name<'_>,
+        patch: &Patch<Value>,
+    ) -> Result<(), ApiError> {
+        self.write_unread(patching::<V>(name, patch)?).await
     }
 
     /// Deletes an object; with `uid` only if it has this UID, otherwise the error is a conflict.
@@ -204,6 +211,16 @@ impl Client {
     /// Sends a write and reads the object in the answer.
     async fn write<T: DeserializeOwned>(&self, request: Request) -> Result<T, ApiError> {
         Ok(self.send(request).await?.0)
+    }
+
+    /// Sends a write whose answer says nothing. A small one is read, so that its connection can be used again; a
+    /// larger one is given up with its connection, since others may have written what is in it.
+    async fn write_unread(&self, mut request: Request) -> Result<(), ApiError> {
+        request.extensions_mut().insert(MaxAnswer(SMALL_ANSWER));
+        match self.exchange(request).await {
+            Ok(_) | Err(ApiError::TooLarge { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     /// Sends a request and parses the JSON of the answer; returns both.
@@ -274,6 +291,13 @@ fn creation<V: View>(namespace: Option<&str>, body: &impl Serialize) -> Result<R
     }
     let path = Kind::of::<V>().collection(namespace) + NO_FIELD_VALIDATION;
     request_with_body(Method::POST, path, body)
+}
+
+/// The request that patches an object of kind `V`.
+fn patching<V: View>(name: Name<'_>, patch: &Patch<Value>) -> Result<Request, ApiError> {
+    let parameters = PatchParams::default().validation_ignore();
+    let request = builder::<V>(name)?.patch(&segment(name.name()), &parameters, patch)?;
+    Ok(request.map(Body::from))
 }
 
 /// The query of a write whose body the server shall not search for unknown and repeated fields, as it does

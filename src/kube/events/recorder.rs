@@ -288,12 +288,12 @@ impl Shared {
             self.turn().await;
             let written = write_once(&self.lane, event).await;
             self.writing.send_modify(|writing| *writing -= 1);
-            match written.err().and_then(|error| Some((why_dropped(&error)?, error))) {
-                None => return,
-                Some((UNREACHABLE, error)) if attempt < MAX_ATTEMPTS => {
+            match written.map_err(|error| (why_dropped(&error), error)) {
+                Ok(()) => return,
+                Err((UNREACHABLE, error)) if attempt < MAX_ATTEMPTS => {
                     tracing::error!(event = name, %error, "Unable to write event (may retry after sleeping)");
                 }
-                Some((reason, error)) => {
+                Err((reason, error)) => {
                     if reason == POINTLESS {
                         tracing::debug!(event = name, %error, "Server rejected event (will not retry!)");
                     } else {
@@ -341,27 +341,25 @@ async fn write_once(lane: &EventLane, event: &Event) -> Result<(), ApiError> {
     if event.count > 1 {
         let patch = Patch::Strategic(event.to_patch());
         let name = Name::namespaced(event.namespace(), &event.name)?;
-        match lane.client.patch::<objects::Event>(name, &patch).await {
+        match lane.client.patch_unread::<objects::Event>(name, &patch).await {
             Err(error) if error.is_not_found() => {}
-            answer => return answer.map(drop),
+            answer => return answer,
         }
     }
     lane.client.create_unread::<objects::Event>(Some(event.namespace()), event).await
 }
 
-/// Why an event is dropped after its last attempt failed with `error`; none if it was written after all.
-/// [`UNREACHABLE`] may become better. client-go does not retry after any answer of the server; here 429 and
-/// 5xx are retried, so that no event is lost.
-fn why_dropped(error: &ApiError) -> Option<&'static str> {
+/// Why an event is dropped after its last attempt failed with `error`. [`UNREACHABLE`] may become better. client-go
+/// does not retry after any answer of the server; here 429 and 5xx are retried, so that no event is lost.
+fn why_dropped(error: &ApiError) -> &'static str {
     let is_terminating = || error.is_forbidden() && error.to_string().contains("being terminated");
     match error {
-        ApiError::Unreadable { .. } | ApiError::TooLarge { .. } => None,
         ApiError::NoAnswer(_) | ApiError::DeadlineExceeded(_) | ApiError::GateShut(_) => {
-            Some(UNREACHABLE)
+            UNREACHABLE
         }
-        _ if error.code().is_some_and(|code| code == 429 || code >= 500) => Some(UNREACHABLE),
-        _ if error.is_already_exists() || is_terminating() => Some(POINTLESS),
-        _ => Some(REFUSED),
+        _ if error.code().is_some_and(|code| code == 429 || code >= 500) => UNREACHABLE,
+        _ if error.is_already_exists() || is_terminating() => POINTLESS,
+        _ => REFUSED,
     }
 }
 

@@ -3,9 +3,10 @@
 //! Users write claims, snapshots and grants, and one of 1.4 MB is 8 MB of JSON. So beyond each length of
 //! [`TIERS`] a body is read on only with one of that tier's few permits, which the response has and its reader
 //! may keep ([`BodyPermits`]). Small bodies wait for nothing, nor do answers to writes: who writes what is large
-//! holds the permits of its read. Lists of the whole cluster have permits of their own, so that no user's
-//! objects hold them up. Of a refusal only the beginning is read. A watch has no end and is passed on, as
-//! long as its lines end: kube-rs keeps a line in memory until then.
+//! holds the permits of its read, and of an event, which nobody has read, only a small answer is. Lists of the
+//! whole cluster have permits of their own, so that no user's objects hold them up. Of a refusal only the
+//! beginning is read. A watch has no end and is passed on, as long as its lines end: kube-rs keeps a line in
+//! memory until then.
 
 use std::sync::Arc;
 
@@ -22,8 +23,11 @@ use crate::kube::{
     target::{Target, Verb},
 };
 
+/// The longest answer that needs no permit, in bytes.
+pub(crate) const SMALL_ANSWER: usize = 32 << 10;
+
 /// Lengths in bytes, and how many bodies may be longer at once.
-const TIERS: [(usize, usize); 2] = [(32 << 10, 2), (512 << 10, 1)];
+const TIERS: [(usize, usize); 2] = [(SMALL_ANSWER, 2), (512 << 10, 1)];
 
 /// The most that is read of an answer for which the request does not say more, in bytes: ten times the
 /// largest request that the server accepts.

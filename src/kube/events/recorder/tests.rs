@@ -98,6 +98,20 @@ async fn while_the_server_accepts_no_event_those_of_few_objects_are_attempted() 
     assert_eq!(server.requests().len(), 2 * MAX_BUSY * 12);
 }
 
+/// Who may update events can make them long, and each answer has the whole event.
+#[tokio::test(start_paused = true)]
+async fn of_a_long_answer_only_the_beginning_is_read() {
+    let server =
+        Server::new(|_, _| written().chunk(0, vec![b'<'; 40 << 10]).chunk(3600, "the rest"));
+    let (recorder, metrics) = start(&server);
+    for _ in 0..3 {
+        record(&recorder, "c", "m");
+    }
+    drained(&recorder).await;
+    assert_eq!(server.times(), [0; 3], "POST and PATCH");
+    assert!(!metrics.text().contains("provisioner_events_dropped_total{"));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_full_queue_takes_final_events_up_to_its_hard_limit() {
     let server = slow(0);
@@ -218,18 +232,17 @@ fn an_error_decides_whether_its_event_is_dropped_and_why() {
     let terminating = "unable to create new content in namespace ns because it is being terminated";
     let bad: Result<_, BadName> = Name::namespaced("ns", "a/b");
     for (error, why) in [
-        (refused(403, "Forbidden", "because"), Some(REFUSED)),
-        (refused(403, "Forbidden", terminating), Some(POINTLESS)),
-        (refused(422, "Invalid", "because"), Some(REFUSED)),
-        (refused(404, "NotFound", "because"), Some(REFUSED)),
-        (refused(409, "AlreadyExists", "because"), Some(POINTLESS)),
-        (refused(429, "TooManyRequests", "because"), Some(UNREACHABLE)),
-        (refused(500, "InternalError", "because"), Some(UNREACHABLE)),
-        (refused(503, "", "because"), Some(UNREACHABLE)),
-        (ApiError::NoAnswer("x".into()), Some(UNREACHABLE)),
-        (DeadlineExceeded(Duration::from_secs(1)).into(), Some(UNREACHABLE)),
-        (ApiError::Unreadable { about: String::new(), fault: String::new() }, None),
-        (bad.unwrap_err().into(), Some(REFUSED)),
+        (refused(403, "Forbidden", "because"), REFUSED),
+        (refused(403, "Forbidden", terminating), POINTLESS),
+        (refused(422, "Invalid", "because"), REFUSED),
+        (refused(404, "NotFound", "because"), REFUSED),
+        (refused(409, "AlreadyExists", "because"), POINTLESS),
+        (refused(429, "TooManyRequests", "because"), UNREACHABLE),
+        (refused(500, "InternalError", "because"), UNREACHABLE),
+        (refused(503, "", "because"), UNREACHABLE),
+        (ApiError::NoAnswer("x".into()), UNREACHABLE),
+        (DeadlineExceeded(Duration::from_secs(1)).into(), UNREACHABLE),
+        (bad.unwrap_err().into(), REFUSED),
     ] {
         assert_eq!(why_dropped(&error), why, "{error}");
     }
