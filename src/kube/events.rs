@@ -3,8 +3,8 @@
 //! A [`Recorder`] has a queue of events and a task that writes them. Messages are truncated,
 //! similar events are counted or combined (`correlate`), failed writes are retried. Recording an event never
 //! waits and never fails. Events about one object keep their order. An event that the server does not accept
-//! delays only events about its own object, while fewer than 80 objects have one. An object's final event is not
-//! dropped to keep limits.
+//! delays only events about its own object, and further attempts for others if 80 objects have one. An object's
+//! final event is not dropped to keep limits.
 
 mod correlate;
 mod lru_map;

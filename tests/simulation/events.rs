@@ -9,7 +9,7 @@ use testkit::apiserver::{
 };
 use tokio::time::sleep;
 
-use support::simulation::{DRIVER, Simulation, class, foreign_volume};
+use support::simulation::{DRIVER, Simulation, claim, class, foreign_volume};
 
 fn class_of(provisioner: &str) -> Value {
     class("fast", &json!({"provisioner": provisioner, "reclaimPolicy": "Delete"}))
@@ -170,4 +170,27 @@ async fn each_kind_of_unknown_end_is_warned_of_once() {
     let mut warned = warnings(&simulation);
     warned.sort();
     assert_eq!(warned, ["Aborted", "DeadlineExceeded", "Unavailable"].map(warning));
+}
+
+/// Who may update the events of a namespace can make them so large that the API server cannot store the next count.
+#[tokio::test(start_paused = true)]
+async fn events_that_cannot_be_updated_hold_up_no_others_and_are_replaced() {
+    let simulation = Simulation::scripted(json!({"create_volume": [
+        {"match": {"parameters": {"pool": "bad"}}, "error": {"code": "INTERNAL"}}, {}]}));
+    let bad = json!({"provisioner": DRIVER, "parameters": {"pool": "bad"}});
+    simulation.api.create(&class("bad", &bad)).unwrap();
+    let too_large = Effect::Answer(Status::internal("etcdserver: request is too large"));
+    simulation.faults().add(Rule::on("patch", "events", too_large));
+    simulation.start();
+    for number in 0..100 {
+        let mut failing = claim(&format!("failing-{number}"));
+        failing["spec"]["storageClassName"] = json!("bad");
+        simulation.api.create(&failing).unwrap();
+    }
+    sleep(Duration::from_secs(60)).await;
+    simulation.served().await;
+    sleep(Duration::from_secs(2)).await;
+    assert!(simulation.has_event("data", "ProvisioningSucceeded"));
+    let failed = warnings(&simulation);
+    assert!(failed.iter().any(|(_, count)| *count > 1), "{failed:?}");
 }

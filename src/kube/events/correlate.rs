@@ -100,6 +100,13 @@ pub(super) fn correlate(state: &mut Correlator, event: Event, now: Timestamp) ->
 }
 
 impl Correlator {
+    /// The event `old` is replaced by one called `new`, which further ones are counted into.
+    pub(super) fn rename(&mut self, old: &str, new: &str) {
+        if let Some(written) = self.written.values_mut().find(|written| written.name == old) {
+            new.clone_into(&mut written.name);
+        }
+    }
+
     /// Rule 1: returns the event, combined if need be, and the key under which it is counted.
     fn combine(&mut self, event: Event, now: Timestamp) -> (Event, Digest) {
         let (group_key, message) = (group_key(&event), digest(&[&event.message]));

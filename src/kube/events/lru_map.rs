@@ -60,6 +60,11 @@ impl<V> LruMap<V> {
         Some(&mut entry.value)
     }
 
+    /// All entries, of which none counts as used.
+    pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
+        self.entries.values_mut().map(|entry| &mut entry.value)
+    }
+
     /// Inserts or replaces an entry.
     pub(super) fn put(&mut self, key: Digest, value: V) -> &mut V {
         self.uses += 1;

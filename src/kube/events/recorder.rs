@@ -4,6 +4,9 @@
 //! needs to cause the next event. Events about one object are written one after the other. While objects
 //! are written, events give way: one is written at a time, and more once many of them wait.
 //!
+//! An event whose first attempt fails goes to a second queue, so that others do not wait for its further attempts:
+//! a server may refuse the events of a namespace because of what a user does there.
+//!
 //! From [`SOFT_LIMIT`] events on, the queue accepts only final events; from [`HARD_LIMIT`] events on it accepts none.
 
 use std::{
@@ -17,7 +20,7 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::{
     sync::{SetOnce, mpsc, watch},
-    time::{sleep, timeout},
+    time::{Instant, sleep, timeout, timeout_at},
 };
 
 use super::{
@@ -41,9 +44,8 @@ use crate::{
 const SOFT_LIMIT: usize = 5000;
 /// Enough for final events of as many objects as the soft limit has events: some ten megabytes.
 const HARD_LIMIT: usize = 2 * SOFT_LIMIT;
-/// Of how many objects an event is written or waits for another attempt. While the server accepts no events, only
-/// theirs are retried.
-const MAX_BUSY: usize = 2 * MAX_CONCURRENT_WRITES;
+/// Of how many objects an event is retried. While the server accepts no events, those of others are kept.
+const MAX_RETRIED: usize = 2 * MAX_CONCURRENT_WRITES;
 /// How many events are written at once while they give way to objects. Each one more costs a server that is
 /// busy, and so is slow for objects too, a tenth of the volumes that it saves (`docs/performance.md`).
 const GIVE_WAY_WRITES: usize = 1;
@@ -79,6 +81,8 @@ struct Shared {
     objects: Mutex<BTreeMap<Digest, VecDeque<Event>>>,
     /// The queue: one event about each object.
     queue: mpsc::UnboundedSender<(Digest, Event)>,
+    /// The events whose first attempt failed, and the time of the second one.
+    failed: mpsc::UnboundedSender<(Digest, Event, Instant)>,
     /// The number of events that are neither written nor given up.
     unwritten: watch::Sender<usize>,
     correlator: Mutex<Correlator>,
@@ -105,10 +109,12 @@ impl Recorder {
         metrics: &Metrics,
     ) -> Self {
         let (queue, mut queued) = mpsc::unbounded_channel();
+        let (failed, mut retried) = mpsc::unbounded_channel();
         let shared = Arc::new(Shared {
             lane,
             objects: Mutex::default(),
             queue,
+            failed,
             unwritten: watch::Sender::default(),
             correlator: Mutex::default(),
             writing: watch::Sender::default(),
@@ -123,7 +129,18 @@ impl Recorder {
         tasks.spawn_critical("events", async move {
             let queued = stream::poll_fn(|cx| queued.poll_recv(cx));
             queued
-                .for_each_concurrent(MAX_BUSY, |(object, event)| writer.advance(object, event))
+                .for_each_concurrent(MAX_CONCURRENT_WRITES, |(object, event)| {
+                    writer.begin(object, event)
+                })
+                .await;
+        });
+        let writer = Arc::clone(&shared);
+        tasks.spawn_critical("failed events", async move {
+            let retried = stream::poll_fn(|cx| retried.poll_recv(cx));
+            retried
+                .for_each_concurrent(MAX_RETRIED, |(object, event, due)| {
+                    writer.retry(object, event, due)
+                })
                 .await;
         });
         Self(shared)
@@ -266,13 +283,40 @@ impl Shared {
         let _ = self.queue.send((object, event));
     }
 
-    /// Writes an event or drops it, and puts the next one about its object at the end of the queue.
-    async fn advance(&self, object: Digest, event: Event) {
+    /// Writes an event, drops it, or leaves it to [`Self::retry`].
+    async fn begin(&self, object: Digest, event: Event) {
         let correlated = correlate(&mut self.correlator.lock(), event, self.clock.wall());
         match correlated {
-            Some(event) => self.write(&event).await,
+            Some(mut event) => {
+                if self.attempt(&mut event, 1).await {
+                    // So that many clients do not retry at the same time after an outage.
+                    let due = Instant::now() + RETRY_INTERVAL.mul_f64(self.random.unit());
+                    // Fails only once the writer has ended, and so the process.
+                    let _ = self.failed.send((object, event, due));
+                    return;
+                }
+            }
             None => self.metrics.event_dropped("rate_limited"),
         }
+        self.advance(object);
+    }
+
+    /// Writes an event whose second attempt is due at this time, or gives it up.
+    async fn retry(&self, object: Digest, mut event: Event, mut due: Instant) {
+        for attempt in 2.. {
+            if timeout_at(due, self.shutdown.wait()).await.is_ok() {
+                sleep(SHUTDOWN_RETRY_INTERVAL).await;
+            }
+            if !self.attempt(&mut event, attempt).await {
+                break;
+            }
+            due = Instant::now() + RETRY_INTERVAL;
+        }
+        self.advance(object);
+    }
+
+    /// Puts the next event about the object at the end of the queue.
+    fn advance(&self, object: Digest) {
         self.unwritten.send_modify(|left| *left -= 1);
         let mut objects = self.objects.lock();
         match objects.get_mut(&object).and_then(VecDeque::pop_front) {
@@ -281,33 +325,45 @@ impl Shared {
         }
     }
 
-    /// Writes an event, or gives it up.
-    async fn write(&self, event: &Event) {
+    /// Tries to write an event. Returns whether that is to be tried again.
+    async fn attempt(&self, event: &mut Event, attempt: u32) -> bool {
+        self.turn().await;
+        let written = self.write(event).await;
+        self.writing.send_modify(|writing| *writing -= 1);
+        let Err(error) = written else { return false };
         let name = &*event.name;
-        for attempt in 1.. {
-            self.turn().await;
-            let written = write_once(&self.lane, event).await;
-            self.writing.send_modify(|writing| *writing -= 1);
-            match written.map_err(|error| (why_dropped(&error), error)) {
-                Ok(()) => return,
-                Err((UNREACHABLE, error)) if attempt < MAX_ATTEMPTS => {
-                    tracing::error!(event = name, %error, "Unable to write event (may retry after sleeping)");
+        let why = why_dropped(&error);
+        if why == UNREACHABLE && attempt < MAX_ATTEMPTS {
+            tracing::error!(event = name, %error, "Unable to write event (may retry after sleeping)");
+            return true;
+        }
+        if why == POINTLESS {
+            tracing::debug!(event = name, %error, "Server rejected event (will not retry!)");
+        } else {
+            tracing::error!(event = name, %error, "Unable to write event (will not retry!)");
+        }
+        self.metrics.event_dropped(why);
+        false
+    }
+
+    /// Creates an event, or updates an earlier one to it. Creates this one with its count if that is gone or cannot be
+    /// stored: whoever may update events can make it too large for that.
+    async fn write(&self, event: &mut Event) -> Result<(), ApiError> {
+        let client = &self.lane.client;
+        if event.count > 1 {
+            let patch = Patch::Strategic(event.to_patch());
+            let name = Name::namespaced(event.namespace(), &event.name)?;
+            match client.patch_unread::<objects::Event>(name, &patch).await {
+                Err(error) if error.is_not_found() => {}
+                Err(error) if error.code() == Some(500) => {
+                    let name = self.event_name(&event.about.name, self.clock.wall());
+                    self.correlator.lock().rename(&event.name, &name);
+                    event.name = name;
                 }
-                Err((reason, error)) => {
-                    if reason == POINTLESS {
-                        tracing::debug!(event = name, %error, "Server rejected event (will not retry!)");
-                    } else {
-                        tracing::error!(event = name, %error, "Unable to write event (will not retry!)");
-                    }
-                    return self.metrics.event_dropped(reason);
-                }
-            }
-            // So that many clients do not retry at the same time after an outage.
-            let share = if attempt == 1 { self.random.unit() } else { 1.0 };
-            if timeout(RETRY_INTERVAL.mul_f64(share), self.shutdown.wait()).await.is_ok() {
-                sleep(SHUTDOWN_RETRY_INTERVAL).await;
+                answer => return answer,
             }
         }
+        client.create_unread::<objects::Event>(Some(event.namespace()), event).await
     }
 
     /// Waits until one more event may be written, and counts it.
@@ -334,19 +390,6 @@ fn max_writes_beside_objects(waiting: usize) -> usize {
     let ramp = GIVE_WAY_UP_TO / 4;
     let beyond = waiting.saturating_sub(GIVE_WAY_UP_TO - ramp).min(ramp);
     (MAX_CONCURRENT_WRITES * beyond / ramp).max(GIVE_WAY_WRITES)
-}
-
-/// Creates an event, or updates an earlier one to it. If that is gone, creates this one with its count.
-async fn write_once(lane: &EventLane, event: &Event) -> Result<(), ApiError> {
-    if event.count > 1 {
-        let patch = Patch::Strategic(event.to_patch());
-        let name = Name::namespaced(event.namespace(), &event.name)?;
-        match lane.client.patch_unread::<objects::Event>(name, &patch).await {
-            Err(error) if error.is_not_found() => {}
-            answer => return answer,
-        }
-    }
-    lane.client.create_unread::<objects::Event>(Some(event.namespace()), event).await
 }
 
 /// Why an event is dropped after its last attempt failed with `error`. [`UNREACHABLE`] may become better. client-go

@@ -1,6 +1,6 @@
 //! Tests of the recorder against a scripted server, under paused time.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use http::Method;
 use kube::core::Status;
@@ -84,18 +84,71 @@ async fn an_event_is_attempted_12_times_10_seconds_apart_and_delays_only_events_
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_the_server_accepts_no_event_those_of_few_objects_are_attempted() {
-    let server = Server::new(|_, _| away());
+async fn while_the_server_accepts_no_event_those_of_few_objects_are_retried() {
+    let server = Server::new(|_, request| match request.at.as_secs() {
+        ..60 => away(),
+        _ => written(),
+    });
     let (recorder, _) = start(&server);
-    for n in 0..2 * MAX_BUSY {
+    for n in 0..4 * MAX_RETRIED {
         record(&recorder, &format!("c{n}"), "m");
     }
-    sleep(Duration::from_secs(60)).await;
-    let requests = server.requests();
-    let objects: BTreeSet<_> = requests.iter().map(|it| object(it).to_string()).collect();
-    assert_eq!((objects.len(), recorder.0.unwritten()), (MAX_BUSY, 2 * MAX_BUSY));
+    sleep(Duration::from_secs(59)).await;
+    let mut attempts = BTreeMap::new();
+    server
+        .requests()
+        .iter()
+        .for_each(|it| *attempts.entry(object(it).to_string()).or_insert(0) += 1);
+    let retried = attempts.values().filter(|attempts| **attempts > 1).count();
+    assert_eq!((attempts.len(), retried), (4 * MAX_RETRIED, MAX_RETRIED));
     drained(&recorder).await;
-    assert_eq!(server.requests().len(), 2 * MAX_BUSY * 12);
+    let last = server.requests().last().unwrap().at.as_secs();
+    assert!((60..=70).contains(&last), "those that have waited long wait no longer: {last}");
+}
+
+/// The server may refuse the events of a namespace because of what its user does.
+#[tokio::test(start_paused = true)]
+async fn events_of_many_objects_that_are_not_accepted_delay_no_others() {
+    let is_bad = |request: &_| object(request).as_str().unwrap().starts_with("bad");
+    let server = Server::new(move |_, request| if is_bad(request) { away() } else { written() });
+    let (recorder, _) = start(&server);
+    for n in 0..3 * MAX_RETRIED {
+        record(&recorder, &format!("bad{n}"), "m");
+    }
+    for minute in 0..5 {
+        record(&recorder, &format!("good{minute}"), "m");
+        sleep(Duration::from_secs(60)).await;
+    }
+    let requests = server.requests();
+    let good = requests.iter().filter(|request| !is_bad(request));
+    let written: Vec<_> = good.map(|request| request.at.as_secs()).collect();
+    assert_eq!(written, [0, 60, 120, 180, 240]);
+}
+
+/// Who may update events can make one so large that the server cannot store the next count.
+#[tokio::test(start_paused = true)]
+async fn an_event_that_cannot_be_updated_is_replaced_at_once() {
+    let server = Server::new(|number, _| match number {
+        1 => Answer::refusal(500, "InternalError", "etcdserver: request is too large"),
+        _ => written(),
+    });
+    let (recorder, _) = start(&server);
+    for _ in 0..3 {
+        record(&recorder, "c", "m");
+    }
+    drained(&recorder).await;
+    let requests = server.requests();
+    let calls: Vec<_> = requests
+        .iter()
+        .map(|request| {
+            let (body, url) = (request.json(), request.url.split('?').next().unwrap());
+            let name =
+                body["metadata"]["name"].as_str().or_else(|| url.rsplit('/').next()).unwrap();
+            format!("{} {name} {}", request.method, body["count"])
+        })
+        .collect();
+    assert_eq!(calls, ["POST c.1 1", "PATCH c.1 2", "POST c.4 2", "PATCH c.4 3"]);
+    assert_eq!(server.times(), [0; 4]);
 }
 
 /// Who may update events can make them long, and each answer has the whole event.
