@@ -85,6 +85,8 @@ pub struct DependencyIndex(Arc<Mutex<Waiting>>);
 #[derive(Debug, Default)]
 struct Waiting {
     claims: BTreeMap<Key, Wait>,
+    /// Each claim that others wait for, with each of these.
+    sources: BTreeSet<(Dependency, Key)>,
     /// How many claims of a namespace wait.
     namespaces: BTreeMap<String, u32>,
 }
@@ -108,6 +110,8 @@ impl DependencyIndex {
         if dependencies.is_empty() {
             return;
         }
+        let sources = dependencies.iter().filter(|it| it.kind == Claim::API);
+        waiting.sources.extend(sources.map(|it| (it.clone(), uid.clone())));
         let (objects, namespace) = (dependencies.into(), namespace.to_owned());
         *waiting.namespaces.entry(namespace.clone()).or_default() += 1;
         let (since, woken) =
@@ -144,25 +148,26 @@ impl DependencyIndex {
     /// kube-controller-manager binds a claim by two writes, and the second one says that it is bound. Those that are
     /// to come already are left out.
     pub fn waiting_for(&self, object: &Dependency) -> Vec<(Key, Duration)> {
-        let Waiting { claims, namespaces } = &mut *self.0.lock();
         let is_trusted = object.wakes_at_once();
-        let awaits = |wait: &Wait| {
-            let is_reached = is_trusted || object.namespace.as_ref() == Some(&wait.namespace);
-            is_reached && wait.objects.iter().any(|it| it.covers(object))
+        let mut waiting = self.0.lock();
+        let uids = waiting.awaiting(object);
+        let Waiting { claims, namespaces, .. } = &mut *waiting;
+        let mut delay = |uid: &Key| {
+            let wait = claims.get_mut(uid)?;
+            if is_trusted {
+                return Some(Duration::ZERO);
+            }
+            let is_reached = object.namespace.as_ref() == Some(&wait.namespace);
+            if is_reached { wait.wake(namespaces) } else { None }
         };
-        let awaiting = claims.iter_mut().filter(|(_, wait)| awaits(wait));
-        let delay = |wait: &mut Wait| {
-            if is_trusted { Some(Duration::ZERO) } else { wait.wake(namespaces) }
-        };
-        awaiting.filter_map(|(uid, wait)| Some((uid.clone(), delay(wait)?))).collect()
+        uids.into_iter().filter_map(|uid| Some((uid.clone(), delay(&uid)?))).collect()
     }
 
     /// Returns the claims that wait for the claim that `event` adds or changes, as
-    /// [`DependencyIndex::waiting_for`]. A claim in a list wakes nothing: to look at all claims for each claim
-    /// of a large list takes long, and their next attempt is not far.
+    /// [`DependencyIndex::waiting_for`]. A claim in a list wakes nothing: their next attempt is not far.
     pub(super) fn waiting_for_claim(&self, event: &InformerEvent<Claim>) -> Vec<(Key, Duration)> {
         let InformerEvent::Apply(claim) = event else { return Vec::new() };
-        // Usually no claim of its namespace waits. A user with thousands that wait pays for a look at them.
+        // Usually no claim of its namespace waits.
         if !self.0.lock().namespaces.contains_key(claim.namespace()) {
             return Vec::new();
         }
@@ -182,9 +187,25 @@ impl DependencyIndex {
 }
 
 impl Waiting {
+    /// The claims that have registered this object, or any of its kind. All are looked at, but for a claim, which
+    /// users change as often as they like: it is always registered by its name.
+    fn awaiting(&self, object: &Dependency) -> Vec<Key> {
+        if object.kind == Claim::API {
+            let first = (object.clone(), Key::from(""));
+            let of_source = self.sources.range(first..).take_while(|(it, _)| it == object);
+            return of_source.map(|(_, uid)| uid.clone()).collect();
+        }
+        let covers = |wait: &Wait| wait.objects.iter().any(|it| it.covers(object));
+        let awaiting = self.claims.iter().filter(|(_, wait)| covers(wait));
+        awaiting.map(|(uid, _)| uid.clone()).collect()
+    }
+
     /// Removes the claim. Returns for what it has waited.
     fn remove(&mut self, uid: &Key) -> Option<Wait> {
         let wait = self.claims.remove(uid)?;
+        for object in &wait.objects {
+            self.sources.remove(&(object.clone(), uid.clone()));
+        }
         if let Some(count) = self.namespaces.get_mut(&wait.namespace) {
             *count -= 1;
             if *count == 0 {
@@ -249,20 +270,20 @@ mod tests {
         let index = DependencyIndex::default();
         let [a, b] = ["a", "b"].map(Key::from);
         let node = Dependency::object::<Node>(None, "node");
-        index.wait(&a, "ns", &[node.clone(), secret("s")]);
+        index.wait(&a, "ns", &[node.clone(), secret("s"), source()]);
         index.wait(&b, "ns", &[Dependency::any::<Node>()]);
         assert_eq!(woken_at_once(&index, &node), claims(&["a", "b"]));
         let other = Dependency::object::<Node>(None, "other");
         assert_eq!(woken_at_once(&index, &other), claims(&["b"]));
         let counts = index.count_by_resource();
-        assert_eq!(counts.values().sum::<usize>(), 3, "{counts:?}");
+        assert_eq!(counts.values().sum::<usize>(), 4, "{counts:?}");
         index.wait(&a, "ns", &[secret("s")]);
         assert_eq!(woken_at_once(&index, &node), claims(&["b"]));
         index.forget(&a);
         index.wait(&b, "ns", &[]);
         assert!(index.waiting_for(&node).is_empty() && index.count_by_resource().is_empty());
-        let Waiting { claims, namespaces } = &*index.0.lock();
-        assert!(claims.is_empty() && namespaces.is_empty());
+        let Waiting { claims, sources, namespaces } = &*index.0.lock();
+        assert!(claims.is_empty() && sources.is_empty() && namespaces.is_empty());
     }
 
     #[tokio::test(start_paused = true)]
@@ -323,6 +344,25 @@ mod tests {
         advance(second).await;
         index.wait(&own, "ns", &[source()]);
         assert_eq!(index.poll_within(&own), Some(YOUNG_POLL.saturating_sub(second * 2)));
+    }
+
+    /// A user who changes one of many claims that wait costs others nothing.
+    #[test]
+    fn a_change_of_what_nobody_waits_for_costs_no_time() {
+        let index = DependencyIndex::default();
+        for number in 0..10_000 {
+            let source = Dependency::object::<Claim>(Some("ns"), &format!("source-{number}"));
+            index.wait(&number.to_string().into(), "ns", &[source, secret("s")]);
+        }
+        let claim: Claim = serde_json::from_value(
+            serde_json::json!({"metadata": {"namespace": "ns", "name": "a"}}),
+        )
+        .unwrap();
+        let (changed, start) = (InformerEvent::Apply(claim), Instant::now());
+        for _ in 0..10_000 {
+            assert_eq!(index.waiting_for_claim(&changed), []);
+        }
+        assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
     }
 
     #[tokio::test(start_paused = true)]
