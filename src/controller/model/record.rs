@@ -65,12 +65,16 @@ impl Record {
         record
     }
 
-    /// The text of the record. `None`: it would be too long.
+    /// The text of the record. `None`: it would be too long, or has too many topology terms.
     pub fn encode(&self) -> Option<String> {
+        if self.topology.as_ref().is_some_and(|recorded| recorded.is_too_large()) {
+            return None;
+        }
         serde_json::to_string(self).ok().filter(|text| text.len() <= MAX_BYTES)
     }
 
-    /// Reads a record. `None`: the text is not a JSON object, or too long.
+    /// Reads a record. `None`: the text is not a JSON object, or too long. Of a topology that is too
+    /// large the preferred term is read, or nothing.
     pub fn decode(text: &str) -> Option<Self> {
         if text.len() > MAX_BYTES {
             return None;
@@ -78,6 +82,7 @@ impl Record {
         let fields: Map<String, Value> = serde_json::from_str(text).ok()?;
         let text = |field: &str| fields.get(field).and_then(Value::as_str).map(str::to_owned);
         let topology = fields.get("topology").and_then(|it| Recorded::deserialize(it).ok());
+        let topology = topology.and_then(Recorded::bounded);
         Some(Self {
             driver: text("driver").unwrap_or_default(),
             volume: text("volume").unwrap_or_default(),
@@ -234,7 +239,13 @@ mod tests {
             let zone = |n| Segments::from([("zone".to_owned(), format!("zone-{n}"))]);
             Requirement::new((0..count).map(zone).collect(), 1)
         };
-        for (asked, in_full) in [(zones(3), true), (None, true), (zones(2000), false)] {
+        for (asked, in_full) in [
+            (zones(3), true),
+            (None, true),
+            (zones(256), true),
+            (zones(2000), false),
+            (zones(257), false),
+        ] {
             let topology = Some(Arc::new(Pinned::Requested(asked.clone())));
             let request = ProvisionRequest { topology, ..request() };
             let record = Record::of(&request, &identity(None), String::new());
@@ -244,6 +255,35 @@ mod tests {
             assert_eq!(matches!(recorded, Recorded::Terms { .. }), in_full);
             assert_eq!(recorded.restrict(asked.as_ref()), Ok(asked));
         }
+    }
+
+    /// A term takes half a kilobyte of memory, however short its text is. What drivers have fits.
+    #[test]
+    fn of_many_terms_the_preferred_one_is_kept_and_of_many_keys_none() {
+        let read = |topology: &Value| {
+            let text = json!({"driver": "d", "topology": topology}).to_string();
+            let record = Record::decode(&text).unwrap();
+            assert_eq!(record.driver, "d");
+            record.topology.map(|it| serde_json::to_value(it).unwrap())
+        };
+        let zone = |zone: &str| json!({"topology.example.com/zone": zone});
+        let keys =
+            |count: usize| (0..count).map(|key| (key.to_string(), json!(""))).collect::<Value>();
+        let count = (MAX_BYTES - 60) / (zone("a").to_string().len() + 1);
+        let zones = json!({"terms": vec![zone("a"); count], "first": count - 1});
+        assert_eq!(read(&zones), Some(zones));
+        for (terms, first, kept) in [
+            (vec![json!({}); 256], 0, Some(json!({"terms": vec![json!({}); 256], "first": 0}))),
+            (vec![json!({}); 257], 0, Some(json!({"best": {}}))),
+            (vec![keys(2); 128], 1, Some(json!({"terms": vec![keys(2); 128], "first": 1}))),
+            ([vec![keys(2); 128], vec![keys(1)]].concat(), 128, Some(json!({"best": keys(1)}))),
+            (vec![keys(1), keys(257)], 0, Some(json!({"best": keys(1)}))),
+            (vec![keys(1), keys(257)], 1, None),
+        ] {
+            assert_eq!(read(&json!({"terms": terms, "first": first})), kept, "{}", terms.len());
+        }
+        assert_eq!(read(&json!({"best": keys(256)})), Some(json!({"best": keys(256)})));
+        assert_eq!(read(&json!({"best": keys(257)})), None);
     }
 
     #[test]

@@ -4,9 +4,16 @@
 //! applies it to a requirement that was computed anew: a record never adds a term. The provisioner
 //! computes requirements.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use serde::{Deserialize, Serialize};
+
+/// The most terms of a record, each counted as often as it has keys: in memory a term takes half a
+/// kilobyte and more. More than that of real terms are longer than a record may be.
+const MAX_RECORDED: usize = 256;
 
 /// One topology term: values by topology key.
 pub type Segments = BTreeMap<String, String>;
@@ -42,7 +49,7 @@ pub enum Recorded {
         #[serde(default)]
         first: usize,
     },
-    /// Only the preferred term, if all would be too long.
+    /// Only the preferred term, if all would be too long or too many.
     Preferred {
         /// That term.
         best: Segments,
@@ -100,7 +107,8 @@ impl Recorded {
             Self::Terms { terms, first } => {
                 let now = now.ok_or(PreferenceGone)?;
                 let best = terms.iter().cycle().nth(*first % terms.len());
-                let kept = now.terms.iter().filter(|term| terms.contains(term)).cloned();
+                let recorded: BTreeSet<&Segments> = terms.iter().collect();
+                let kept = now.terms.iter().filter(|term| recorded.contains(term)).cloned();
                 preferring(kept.collect(), best)
             }
             Self::Preferred { best } => {
@@ -108,6 +116,22 @@ impl Recorded {
                 preferring(now.terms.to_vec(), Some(best))
             }
         }
+    }
+
+    /// Whether this has more terms, or terms of more keys, than a record may have.
+    pub fn is_too_large(&self) -> bool {
+        let size = |term: &Segments| term.len().max(1);
+        let size = match self {
+            Self::Terms { terms, .. } => terms.iter().map(size).sum(),
+            Self::Preferred { best } => size(best),
+        };
+        size > MAX_RECORDED
+    }
+
+    /// All of this, or if it is too large the preferred term; `None` if that is too large as well.
+    pub fn bounded(self) -> Option<Self> {
+        let kept = if self.is_too_large() { self.shortened() } else { self };
+        (!kept.is_too_large()).then_some(kept)
     }
 
     /// Keeps only the preferred term.
