@@ -4,12 +4,12 @@
 //! Kubernetes allows for names, so that code that uses it as a name refuses it. What this program
 //! writes itself is not truncated.
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, marker::PhantomData};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde::{
     Deserialize, Deserializer,
-    de::{IgnoredAny, SeqAccess, Visitor},
+    de::{IgnoredAny, MapAccess, SeqAccess, Visitor},
 };
 
 use crate::kube::name::MAX_NAME;
@@ -36,6 +36,9 @@ const MAX_OTHER: usize = 1 << 10;
 
 /// The limit on all known annotations together, and on all others, in bytes.
 const MAX_ANNOTATIONS: usize = 32 << 10;
+
+/// What an entry of a map takes in memory beside its texts, in bytes.
+const ENTRY: usize = 128;
 
 /// The most entries of a list.
 const MAX_ENTRIES: usize = 64;
@@ -107,20 +110,20 @@ pub(super) fn finalizers<'de, D: Deserializer<'de>>(
 pub(super) fn annotations<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<BTreeMap<String, String>, D::Error> {
-    let annotations = Option::<BTreeMap<String, String>>::deserialize(deserializer)?;
-    let mut annotations = annotations.unwrap_or_default();
+    let mut annotations = BTreeMap::new();
     let (mut known, mut other) = (MAX_ANNOTATIONS, MAX_ANNOTATIONS);
-    annotations.retain(|key, value| {
+    deserializer.deserialize_option(Entries::new(|key: String, mut value: String| {
         let (max, left) = if KNOWN.iter().any(|prefix| key.starts_with(prefix)) {
             (MAX_KNOWN, &mut known)
         } else {
             (MAX_OTHER, &mut other)
         };
-        truncate(value, max);
-        let rest = left.checked_sub(key.len() + value.len());
-        *left = rest.unwrap_or(*left);
-        rest.is_some()
-    });
+        truncate(&mut value, max);
+        if let Some(rest) = left.checked_sub(ENTRY + key.len() + value.len()) {
+            *left = rest;
+            annotations.insert(key, value);
+        }
+    }))?;
     Ok(annotations)
 }
 
@@ -136,6 +139,39 @@ pub(super) fn owners<'de, D: Deserializer<'de>>(
     owners.truncate(MAX_ENTRIES);
     owners.shrink_to_fit();
     Ok(owners)
+}
+
+/// Calls the function with each entry of a map, one after the other: what it does not keep takes no
+/// memory.
+struct Entries<V, F>(F, PhantomData<V>);
+
+impl<V, F: FnMut(String, V)> Entries<V, F> {
+    fn new(entry: F) -> Self {
+        Self(entry, PhantomData)
+    }
+}
+
+impl<'de, V: Deserialize<'de>, F: FnMut(String, V)> Visitor<'de> for Entries<V, F> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a map")
+    }
+
+    fn visit_none<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, map: D) -> Result<(), D::Error> {
+        map.deserialize_map(self)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
+        while let Some((key, value)) = map.next_entry()? {
+            (self.0)(key, value);
+        }
+        Ok(())
+    }
 }
 
 /// Reads the names of a list for which the function, called with the names kept so far, is true.

@@ -45,6 +45,38 @@ fn the_size_of_a_claim_is_limited_whatever_users_write() {
     }
 }
 
+/// A short entry takes more memory than its texts.
+#[test]
+fn few_entries_are_kept_of_tiny_annotations() {
+    for (prefixes, most) in [(vec![""], 256), (vec![KNOWN[0]], 256), (vec!["", KNOWN[0]], 512)] {
+        let keys =
+            (0..12_000).flat_map(|number| prefixes.iter().map(move |it| format!("{it}{number}")));
+        let map: BTreeMap<String, &str> = keys.map(|key| (key, "")).collect();
+        let kept = read(&json!({"metadata": {"annotations": map}})).metadata.annotations.len();
+        assert!((most / 2..=most).contains(&kept), "{kept} of {prefixes:?}");
+    }
+}
+
+#[test]
+fn an_ordinary_claim_keeps_all_its_annotations() {
+    let mut annotations: BTreeMap<String, String> =
+        (0..20).map(|number| (format!("example.com/team-{number}"), long(200))).collect();
+    annotations.insert("kubectl.kubernetes.io/last-applied-configuration".into(), "x".repeat(4000));
+    for (key, length) in [
+        ("provisioner.storage.kubernetes.io/open-request", 8 << 10),
+        ("pv.kubernetes.io/bind-completed", 3),
+        ("volume.beta.kubernetes.io/storage-class", 253),
+        ("volume.beta.kubernetes.io/storage-provisioner", 63),
+        ("volume.kubernetes.io/selected-node", 253),
+        ("volume.kubernetes.io/storage-provisioner", 63),
+        ("volume.kubernetes.io/storage-resizer", 63),
+    ] {
+        annotations.insert(key.into(), "x".repeat(length));
+    }
+    let kept = read(&json!({"metadata": {"annotations": annotations}})).metadata.annotations;
+    assert!(annotations.keys().eq(kept.keys()), "{kept:?}");
+}
+
 #[test]
 fn a_truncated_name_is_too_long_for_a_name() {
     for (length, expected) in [(253, 253), (254, 256), (900_000, 256)] {
