@@ -23,7 +23,7 @@ use crate::{
     kube::{
         ApiError, CoalescedReads,
         name::{is_dns_label, is_dns_subdomain},
-        objects::{Claim, Secret, SecretValue, View as _},
+        objects::{Claim, Secret, SecretData, SecretValue, View as _},
     },
 };
 
@@ -179,7 +179,7 @@ fn resolved(
 /// A Secret's values as they were read; empty if no Secret is named.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct SecretValues {
-    values: BTreeMap<String, SecretValue>,
+    values: Arc<BTreeMap<String, SecretValue>>,
     /// The Secret that was read.
     object: Option<Dependency>,
 }
@@ -212,21 +212,33 @@ pub(super) struct Unreadable {
     /// The Secret.
     reference: SecretReference,
     /// The cause.
-    source: Arc<ApiError>,
+    source: Cause,
+}
+
+/// Why a Secret could not be read.
+#[derive(Debug, thiserror::Error)]
+enum Cause {
+    /// The API server did not send it.
+    #[error(transparent)]
+    Unread(Arc<ApiError>),
+    /// It is too large to be kept for each call.
+    #[error("its keys and values take more than 64 KiB, where each key counts 128 bytes more")]
+    TooLarge,
 }
 
 impl Unreadable {
     /// Whether the Secret does not exist, as opposed to one that cannot be read now.
     pub(super) fn is_missing(&self) -> bool {
-        self.source.is_not_found() || matches!(*self.source, ApiError::BadName(_))
+        let Cause::Unread(error) = &self.source else { return false };
+        error.is_not_found() || matches!(**error, ApiError::BadName(_))
     }
 }
 
 impl From<Unreadable> for Failure {
     fn from(unreadable: Unreadable) -> Self {
         let secret = dependency_on(&unreadable.reference);
-        let is_missing = unreadable.is_missing();
-        Self::new(unreadable).unread(secret, is_missing)
+        let is_lasting = unreadable.is_missing() || matches!(unreadable.source, Cause::TooLarge);
+        Self::new(unreadable).unread(secret, is_lasting)
     }
 }
 
@@ -234,7 +246,8 @@ fn dependency_on(reference: &SecretReference) -> Dependency {
     Dependency::object::<Secret>(Some(&reference.namespace), &reference.name)
 }
 
-/// Reads a Secret; without a reference, returns no values.
+/// Reads a Secret; without a reference, returns no values. Each call has a copy of the values, and each
+/// volume that is not saved yet, so they must not be large.
 pub(super) async fn read(
     secrets: &CoalescedReads<Secret>,
     reference: Option<&SecretReference>,
@@ -242,9 +255,13 @@ pub(super) async fn read(
     let Some(reference) = reference else { return Ok(SecretValues::default()) };
     let unreadable = |source| Unreadable { reference: reference.clone(), source };
     let (namespace, name) = (&reference.namespace, &reference.name);
-    let secret = secrets.get(Some(namespace), name).await.map_err(unreadable)?;
-    let values = secret.data.clone();
-    Ok(SecretValues { values, object: Some(dependency_on(reference)) })
+    let secret = secrets.get(Some(namespace), name).await;
+    match secret.map_err(|error| unreadable(Cause::Unread(error)))?.data.clone() {
+        SecretData::Values(values) => {
+            Ok(SecretValues { values, object: Some(dependency_on(reference)) })
+        }
+        SecretData::TooLarge => Err(unreadable(Cause::TooLarge)),
+    }
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ mod metadata;
 
 pub use kind::Kind;
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use csi_translation::InTreeSource;
 use k8s_openapi::{
@@ -138,6 +138,7 @@ mod grants;
 mod snapshots;
 
 pub use self::{
+    bounded::MAX_SECRET,
     clone_source::CloneSource,
     grants::{ReferenceGrant, ReferenceGrantFrom, ReferenceGrantSpec, ReferenceGrantTo},
     snapshots::{
@@ -408,7 +409,22 @@ view! {
     /// A Secret. Its values can't be printed.
     Secret: Namespaced "" "v1" "Secret" "secrets" {
         /// Values by key.
-        data: BTreeMap<String, SecretValue>,
+        data: SecretData,
+    }
+}
+
+/// The values of a Secret by key. Clones share them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SecretData {
+    /// All values.
+    Values(Arc<BTreeMap<String, SecretValue>>),
+    /// Keys and values together take more than [`MAX_SECRET`]; they are not kept.
+    TooLarge,
+}
+
+impl Default for SecretData {
+    fn default() -> Self {
+        Self::Values(Arc::default())
     }
 }
 

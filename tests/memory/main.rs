@@ -9,6 +9,7 @@
 
 mod allocations;
 mod objects;
+mod texts;
 
 use std::{alloc::System, env};
 
@@ -35,7 +36,8 @@ fn asked() -> usize {
 type Measurement = (&'static str, fn() -> LocalBoxFuture<'static, ()>);
 
 /// All; the last one begins to log.
-const ALL: [Measurement; 2] = [
+const ALL: [Measurement; 3] = [
+    ("texts", || async { texts::what_users_write_takes_little() }.boxed_local()),
     ("objects", || objects::memory_follows_the_work_and_not_the_cluster().boxed_local()),
     ("allocations", || {
         allocations::a_claim_a_line_and_an_event_ask_for_little_memory().boxed_local()

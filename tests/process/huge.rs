@@ -43,6 +43,9 @@ const MOST_LOG: u64 = 2 << 20;
 /// The bytes of a source's name, which the API server keeps twice, each of them as six in JSON.
 const FAT: usize = 690_000;
 
+/// The entries of a Secret that is nearly as large as the API server takes.
+const SECRET_KEYS: usize = 90_000;
+
 /// How much of its processor time the program may take until the claim of another is served meanwhile. That does not
 /// depend on how busy the machine is. JSON is read twenty times as fast in the shipped file.
 const MOST_WORK: Duration = Duration::from_secs(if cfg!(debug_assertions) { 10 } else { 2 });
@@ -301,6 +304,45 @@ async fn huge_sources_that_many_claims_name_take_little_and_hinder_nobody() {
     }
     cluster.holds("sources", Duration::from_secs(20)).await;
     cluster.has_asked("get", "persistentvolumeclaims");
+}
+
+/// A class whose secret is in the namespace of each claim: the claims' user writes it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn huge_secrets_that_many_claims_name_take_little_and_hinder_nobody() {
+    let made = async |admin: &Client| {
+        let secret = |purpose| format!("csi.storage.k8s.io/provisioner-secret-{purpose}");
+        let parameters = json!({secret("name"): "${pvc.annotations['secret']}", secret("namespace"): "${pvc.namespace}"});
+        let class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "secret"},
+                           "provisioner": DRIVER, "parameters": parameters});
+        manifests::apply(admin, &[class]).await.unwrap();
+        let many: Value =
+            (0..SECRET_KEYS).map(|key| (format!("{key:x}"), Value::from(""))).collect();
+        for number in 0..SOURCES {
+            let metadata = json!({"namespace": NAMESPACE, "name": format!("secret-{number}")});
+            let secret =
+                json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": many});
+            manifests::apply(admin, &[secret]).await.unwrap();
+        }
+    };
+    let cluster = Cluster::start_after(made, &[]).await;
+    cluster.is_served("first").await;
+    for number in 0..4 * SOURCES {
+        let secret = format!("secret-{}", number % SOURCES);
+        let change = json!({"metadata": {"annotations": {"secret": secret}}, "spec": {"storageClassName": "secret"}});
+        let named = claim(&format!("named-{number}"), &change);
+        cluster.claims().create(&PostParams::default(), &named).await.unwrap();
+    }
+    cluster.holds("secrets", Duration::from_secs(20)).await;
+    cluster.has_asked("get", "secrets");
+    let volumes: Api<PersistentVolume> = Api::all(cluster.admin.clone());
+    let made = volumes.list(&ListParams::default()).await.unwrap();
+    let class =
+        |volume: &PersistentVolume| volume.spec.as_ref().unwrap().storage_class_name.clone();
+    assert!(made.iter().all(|volume| class(volume).as_deref() == Some("fast")));
+    let events: Api<Event> = Api::namespaced(cluster.admin.clone(), NAMESPACE);
+    let events = events.list(&ListParams::default()).await.unwrap();
+    let mut messages = events.iter().filter_map(|event| event.message.as_deref());
+    assert!(messages.any(|it| it.contains("its keys and values take more than 64 KiB")));
 }
 
 /// Each claim of a class of ours is read once after a restart.

@@ -3,7 +3,7 @@
 //! Contains what is needed to remove it directly, without a PersistentVolume (safety rule 8).
 //! `discard` decides whether that may be done, and the provisioner does it.
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use super::{failure::Failure, volume_handle::VolumeHandle};
 
@@ -20,21 +20,21 @@ pub struct UnusableVolume {
     pub orphaned: Failure,
 }
 
-/// Secrets for calls to the driver. They are never printed.
+/// Secrets for calls to the driver. They are never printed. Clones share them.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Credentials(BTreeMap<String, String>);
+pub struct Credentials(Arc<BTreeMap<String, String>>);
 
 // === impl Credentials ===
 
 impl Credentials {
     /// Credentials with these values by their keys.
     pub fn new(values: BTreeMap<String, String>) -> Self {
-        Self(values)
+        Self(Arc::new(values))
     }
 
     /// The values, only for a request to the driver.
     pub fn expose(&self) -> BTreeMap<String, String> {
-        self.0.clone()
+        BTreeMap::clone(&self.0)
     }
 }
 

@@ -33,7 +33,8 @@ fn found(namespace: &str, name: &str) -> Result<Option<(String, String)>, String
 fn credentials_are_text_and_values_never_printed() {
     let values = |data: serde_json::Value| {
         let secret: Secret = serde_json::from_value(json!({"data": data})).unwrap();
-        SecretValues { values: secret.data, object: None }
+        let SecretData::Values(values) = secret.data else { panic!("it is small") };
+        SecretValues { values, object: None }
     };
     let read = values(json!({"key": "czNjcjN0", "none": "", "lines": "YQpiAA=="}));
     let exposed = read.credentials().unwrap().expose();
@@ -45,6 +46,20 @@ fn credentials_are_text_and_values_never_printed() {
         assert_eq!(refused, Err(NotUtf8), "{binary}");
     }
     assert_eq!(SecretValues::default().credentials(), Ok(Credentials::default()));
+}
+
+#[test]
+fn a_secret_that_is_too_large_is_waited_for_until_it_changes() {
+    let reference = SecretReference { namespace: "ns".into(), name: "s".into() };
+    let unreadable = Unreadable { reference, source: Cause::TooLarge };
+    assert!(!unreadable.is_missing(), "nothing is deleted without it");
+    let failure = Failure::from(unreadable);
+    assert_eq!(
+        failure.to_string(),
+        "error getting secret s in namespace ns: its keys and values take more than 64 KiB, where each key counts 128 bytes more"
+    );
+    assert_eq!(failure.dependencies, [Dependency::object::<Secret>(Some("ns"), "s")]);
+    assert!(failure.is_lasting && crate::kube::objects::MAX_SECRET == 64 << 10);
 }
 
 #[test]

@@ -1,10 +1,10 @@
-//! Limits the memory for texts that users write: names, annotations and finalizers.
+//! Limits the memory for texts that users write: names, annotations, finalizers and Secrets.
 //!
 //! Whatever a user writes, a claim takes at most some 100 KiB. A truncated name is longer than
 //! Kubernetes allows for names, so that code that uses it as a name refuses it. What this program
 //! writes itself is not truncated.
 
-use std::{collections::BTreeMap, fmt, marker::PhantomData};
+use std::{collections::BTreeMap, fmt, marker::PhantomData, sync::Arc};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde::{
@@ -12,6 +12,7 @@ use serde::{
     de::{IgnoredAny, MapAccess, SeqAccess, Visitor},
 };
 
+use super::{SecretData, SecretValue};
 use crate::kube::name::MAX_NAME;
 
 /// Appended to a truncated text.
@@ -36,6 +37,9 @@ const MAX_OTHER: usize = 1 << 10;
 
 /// The limit on all known annotations together, and on all others, in bytes.
 const MAX_ANNOTATIONS: usize = 32 << 10;
+
+/// The limit on a Secret, in bytes: CSI allows 4 KiB for the texts of such a map.
+pub const MAX_SECRET: usize = 64 << 10;
 
 /// What an entry of a map takes in memory beside its texts, in bytes.
 const ENTRY: usize = 128;
@@ -125,6 +129,22 @@ pub(super) fn annotations<'de, D: Deserializer<'de>>(
         }
     }))?;
     Ok(annotations)
+}
+
+/// Reads the values of a Secret. If they are too large, none is kept.
+impl<'de> Deserialize<'de> for SecretData {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut values = BTreeMap::new();
+        let mut left = Some(MAX_SECRET);
+        deserializer.deserialize_option(Entries::new(|key: String, value: SecretValue| {
+            left = left.and_then(|left| left.checked_sub(ENTRY + key.len() + value.expose().len()));
+            match left {
+                Some(_) => drop(values.insert(key, value)),
+                None => values.clear(),
+            }
+        }))?;
+        Ok(left.map_or(Self::TooLarge, |_| Self::Values(Arc::new(values))))
+    }
 }
 
 /// Reads the first owners, without those whose texts are longer than names may be.

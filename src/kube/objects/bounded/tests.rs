@@ -1,9 +1,10 @@
 use std::collections::BTreeMap;
 
+use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::kube::objects::{Claim, View as _};
+use crate::kube::objects::{Claim, Secret, View as _};
 
 /// The approximate size of a claim with these fields.
 fn size(claim: &Value) -> usize {
@@ -111,4 +112,26 @@ fn a_long_annotation_is_cut() {
     let cut = |max: usize| Some(max + ELLIPSIS.len_utf8());
     assert_eq!(length("a"), cut(MAX_OTHER));
     assert_eq!(length("volume.kubernetes.io/a"), cut(MAX_KNOWN));
+}
+
+#[test]
+fn a_secret_is_read_up_to_a_limit() {
+    let read = |data: Value| serde_json::from_value::<Secret>(json!({"data": data})).unwrap().data;
+    let keys = |count: usize| (0..count).map(|key| (format!("{key:03}"), json!(""))).collect();
+    let value = |length: usize| json!({"k": ByteString(vec![0xff; length])});
+    let longest = MAX_SECRET - ENTRY - "k".len();
+    for (data, kept) in [
+        (Value::Null, Some(0)),
+        (keys(500), Some(500)),
+        (keys(501), None),
+        (keys(20_000), None),
+        (value(longest), Some(1)),
+        (value(longest + 1), None),
+    ] {
+        match read(data) {
+            SecretData::Values(values) => assert_eq!(Some(values.len()), kept),
+            SecretData::TooLarge => assert_eq!(kept, None),
+        }
+    }
+    assert_eq!(serde_json::from_value::<Secret>(json!({})).unwrap().data, SecretData::default());
 }
