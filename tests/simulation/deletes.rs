@@ -342,6 +342,24 @@ mod unbound {
         }
     }
 
+    /// Its claim would get a volume of another name, and this one would be nobody's.
+    #[tokio::test(start_paused = true)]
+    async fn one_of_another_name_than_its_claim_would_get_stays() {
+        let simulation = Simulation::new(1);
+        let process = simulation.start();
+        let uid = simulation.served().await;
+        process.kill();
+        simulation.start_with(&["--volume-name-prefix=other"]);
+        let name = format!("pvc-{uid}");
+        simulation.api.delete("PersistentVolume", "", &name).unwrap();
+        let reported = |s: &Simulation| s.has_cluster_event(&name, "VolumeFailedDelete");
+        simulation.until("it is reported", reported).await;
+        sleep(Duration::from_secs(60)).await;
+        assert!(simulation.is_saved(&uid) && simulation.calls("CreateVolume") == 1);
+        simulation.until_gone(&uid).await;
+        assert!(simulation.left_at_driver().is_empty());
+    }
+
     /// The claim goes, and the volume is released, while our patch is on its way.
     #[tokio::test(start_paused = true)]
     async fn released_before_it_is_let_go_it_is_deleted() {

@@ -20,6 +20,9 @@ use crate::{
 /// The number of attempts after conflicts before the back-off begins.
 const MAX_ATTEMPTS: usize = 5;
 
+/// Why a PersistentVolume that was deleted before its claim was bound to it stays.
+const OF_ANOTHER_NAME: &str = "deleted before its claim was bound to it, and the claim would get a volume of another name: it stays until the claim is gone";
+
 impl<P: Deleter> VolumeWorker<P> {
     /// Adds the protection finalizer.
     pub(crate) async fn protect(&self, volume: &Volume) -> Action {
@@ -63,10 +66,12 @@ impl<P: Deleter> VolumeWorker<P> {
             }
             // The claim is to get another PersistentVolume of the same volume once this one is gone (safety rule 13).
             if is_unbound {
+                if !self.claim_waits(&volume).await? {
+                    return Ok(false);
+                }
                 let let_go = |claim: &mut Entry| claim.let_go(&volume);
-                if !self.claim_waits(&volume).await?
-                    || self.claims.update(claim_uid(&volume), let_go) != Some(true)
-                {
+                if self.claims.update(claim_uid(&volume), let_go) != Some(true) {
+                    self.deps.events.failed_delete(&volume, OF_ANOTHER_NAME);
                     return Ok(false);
                 }
             }
@@ -82,11 +87,7 @@ impl<P: Deleter> VolumeWorker<P> {
     /// any more, the cluster binds or releases the volume, and the watch reports that. If the claim goes before it
     /// has the other one, the volume is a suspected leak.
     pub(crate) async fn unprotect_unbound(&self, volume: &Volume) -> Action {
-        let let_go = self.try_unprotect(volume, Due::UnprotectUnbound).await;
-        if matches!(&let_go, Ok(false)) || let_go.as_ref().is_err_and(|error| !error.is_unclear()) {
-            self.claims.update(claim_uid(volume), Entry::not_let_go);
-        }
-        match let_go {
+        match self.try_unprotect(volume, Due::UnprotectUnbound).await {
             Ok(true) => self.deps.events.deleted_before_bound(volume),
             Ok(false) => {}
             Err(error) => {

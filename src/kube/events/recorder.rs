@@ -304,7 +304,7 @@ impl Shared {
     /// Writes an event whose second attempt is due at this time, or gives it up.
     async fn retry(&self, object: Digest, mut event: Event, mut due: Instant) {
         for attempt in 2.. {
-            if timeout_at(due, self.shutdown.wait()).await.is_ok() {
+            if timeout_at(due, self.shutdown.wait()).await.is_ok() && attempt > 2 {
                 sleep(SHUTDOWN_RETRY_INTERVAL).await;
             }
             if !self.attempt(&mut event, attempt).await {

@@ -13,6 +13,8 @@ use crate::{
             state::{ClaimState, Transition},
         },
         model::{
+            finalizer,
+            finalizer::{Due, due},
             request::ProvisionRequest,
             unsaved_volume::{Seen, UnsavedVolume},
         },
@@ -67,7 +69,7 @@ pub(super) struct PvEvents {
     /// the claim or the resync queues it, as with external-provisioner.
     pub(super) is_awaited_gone: bool,
     /// The handle of its volume, from when this process begins to take our finalizer off so that the claim gets
-    /// another one of the same volume (safety rule 13).
+    /// another one of the same volume (safety rule 13), until it is gone or is seen to keep the finalizer.
     pub(super) let_go: Option<Box<str>>,
 }
 
@@ -154,6 +156,9 @@ impl Entry {
     /// A PersistentVolume for the claim was seen.
     pub(super) fn volume_found(&mut self, volume: &Volume, identity: &ProvisionerIdentity) {
         self.pv.uid = Some(hash(volume.uid()));
+        if volume.has_finalizer(finalizer::PROTECTION) && due(volume) != Due::UnprotectUnbound {
+            self.pv.let_go = None;
+        }
         self.pv.is_provisioned |=
             volume.annotation(PROVISIONED_BY).is_some() && identity.owns_volume(volume);
         if self.known.is_served_by(volume) {
@@ -198,6 +203,7 @@ impl Entry {
     pub(super) fn name_taken(&mut self, volume: &Volume) {
         self.known.required.require();
         if self.pv.uid == Some(hash(volume.uid())) {
+            self.pv.let_go = None;
             self.known.advance(Transition::PvDeleted);
         }
     }

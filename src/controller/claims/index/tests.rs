@@ -13,6 +13,7 @@ use crate::{
     controller::{
         claims::state::Demand,
         events::EVENT_LASTS,
+        model::finalizer::PROTECTION,
         ownership::PROVISIONED_BY,
         provisioner::{Failure, Next, Outcome, ProvisionRequest},
     },
@@ -496,6 +497,29 @@ fn a_claim_whose_volume_is_given_to_another_claim_is_looked_up_again() {
     assert!(!index.known("u").unwrap().state.may_call());
     index.on_volume(&provisioned_pv("pvc-u", "other"));
     assert!(index.known("u").unwrap().state.may_call() && must_verify(&index, "u"));
-    let let_go = |name| index.update("u", |it| it.let_go(&volume(name, "u")));
-    assert_eq!(["made-before", "pvc-u"].map(let_go), [Some(false), Some(true)]);
+}
+
+/// Its claim is deleted before our finalizer is taken off, and it goes the ordinary way.
+#[test]
+fn a_volume_that_keeps_our_finalizer_was_not_let_go() {
+    let seen = |name: &str, phase: &str| -> Volume {
+        serde_json::from_value(json!({
+            "metadata": {"name": name, "uid": "pv", "finalizers": [PROTECTION],
+                         "deletionTimestamp": "2026-01-01T00:00:00Z"},
+            "spec": {"persistentVolumeReclaimPolicy": "Delete", "claimRef": {"uid": "u"}},
+            "status": {"phase": phase},
+        }))
+        .unwrap()
+    };
+    for (phase, is_suspect) in [("Available", true), ("Released", false)] {
+        let index = with_claim();
+        index.on_volume(&seen("pvc-u", "Available"));
+        let let_go = |name| index.update("u", |it| it.let_go(&seen(name, "Available")));
+        assert_eq!(["made-before", "pvc-u"].map(let_go), [Some(false), Some(true)]);
+        index.on_event(InformerEvent::Delete(claim("u")));
+        index.on_volume(&seen("pvc-u", phase));
+        index.on_volume_deleted(&seen("pvc-u", phase));
+        let is_suspected = index.known("u").is_some_and(|it| it.pv_gone().is_some());
+        assert_eq!(is_suspected, is_suspect, "{phase}");
+    }
 }

@@ -19,7 +19,10 @@ use crate::{
         ownership::ProvisionerIdentity,
         provisioner::{Next, Outcome, ProvisionRequest},
     },
-    kube::objects::{Claim, View as _, Volume},
+    kube::{
+        informer::hash,
+        objects::{Claim, View as _, Volume},
+    },
 };
 
 impl Entry {
@@ -200,16 +203,12 @@ impl Entry {
     /// was made under another name.
     pub fn let_go(&mut self, volume: &Volume) -> bool {
         let is_named = self.known.volume_name.as_deref() == Some(volume.name());
-        if is_named {
+        // If not, the claim has seen it go.
+        if is_named && self.has_pv() && self.pv.uid == Some(hash(volume.uid())) {
             self.pv.let_go = Some(volume.source_id().into());
             self.await_pv_gone();
         }
         is_named
-    }
-
-    /// The claim's PersistentVolume was not let go.
-    pub fn not_let_go(&mut self) {
-        self.pv.let_go = None;
     }
 
     /// The record was written or, with `None`, removed.
