@@ -163,7 +163,7 @@ impl<'a> Program<'a> {
         let timeout = if let Ok(end) = &outcome {
             end.saturating_duration_since(Instant::now())
         } else {
-            self.controller.log_unsaved();
+            self.controller.log_unfinished();
             EVENT_DRAIN_TIMEOUT
         };
         self.recorder.drain(timeout).await;

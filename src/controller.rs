@@ -203,9 +203,10 @@ impl<P: Provisioner> Controller<P> {
         }
     }
 
-    /// Logs the volumes that were created and have no PersistentVolume, before the process ends.
-    pub fn log_unsaved(&self) {
-        self.claims.index.log_unsaved();
+    /// Logs, before the process ends, the volumes without a PersistentVolume and the open calls that nobody will
+    /// follow.
+    pub fn log_unfinished(&self) {
+        self.claims.index.log_unfinished();
     }
 
     /// Makes the workers record the calls that still run on their claims, because the calls are about to

@@ -98,7 +98,7 @@ impl Program<'_> {
     /// Shuts the gate for good, and logs what is unfinished.
     fn stopped(&self) -> Stopped {
         let in_flight = self.base.gate.retire();
-        self.controller.log_unsaved();
+        self.controller.log_unfinished();
         Stopped { in_flight, end: Instant::now() + CLEANUP_TIME }
     }
 

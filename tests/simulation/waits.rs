@@ -66,19 +66,15 @@ async fn they_rest_however_they_are_recorded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn they_go_on_when_the_class_changes() {
-    let (simulation, uid) = refused(&[]).await;
-    let labels = json!({"metadata": {"labels": {"touched": "yes"}}});
-    simulation.api.merge("StorageClass", "", "fast", &labels).unwrap();
-    assert!(simulation.until_saved(&uid).await < ONE_SECOND);
-}
-
-#[tokio::test(start_paused = true)]
-async fn they_go_on_when_the_claim_changes() {
-    let (simulation, uid) = refused(&[]).await;
-    let annotations = json!({"metadata": {"annotations": {"touched": "yes"}}});
-    simulation.api.merge("PersistentVolumeClaim", "sc", "data", &annotations).unwrap();
-    assert!(simulation.until_saved(&uid).await < ONE_SECOND);
+async fn they_go_on_when_class_or_claim_changes() {
+    let touched = json!({"metadata": {"annotations": {"touched": "yes"}}});
+    for (kind, namespace, name) in
+        [("StorageClass", "", "fast"), ("PersistentVolumeClaim", "sc", "data")]
+    {
+        let (simulation, uid) = refused(&[]).await;
+        simulation.api.merge(kind, namespace, name, &touched).unwrap();
+        assert!(simulation.until_saved(&uid).await < ONE_SECOND, "{kind}");
+    }
 }
 
 /// A user changes his claim all the time, which is refused each time.

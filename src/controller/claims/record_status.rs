@@ -32,10 +32,17 @@ pub enum RecordStatus {
     Closed,
     /// A call is open, and the record follows from the claim and our flags.
     Open(Record),
-    /// The record does not follow from the claim and our flags: no call is made for it.
+    /// The record does not follow from the claim and our flags: no call is made for it. Without its topology.
     Void(Record),
     /// The process of another node has a call open.
     Elsewhere(Record),
+}
+
+impl RecordStatus {
+    /// That of a void record. Nobody asks for its topology, which takes more memory than its text.
+    pub fn void(record: Record) -> Self {
+        Self::Void(Record { topology: None, ..record })
+    }
 }
 
 /// Decides what the record on the claim means. `None`: there is none, or it is another driver's.
@@ -69,8 +76,7 @@ pub fn judge(
     let is_for_us = is_ours || record.node.is_some() && identity.is_for_driver(claim);
     let is_named = volume == Some(&record.volume);
     if !(claim.is_unbound() && is_for_us && is_named) {
-        // Nobody asks for its topology, which takes more memory than its text.
-        return Some(RecordStatus::Void(Record { topology: None, ..record }));
+        return Some(RecordStatus::void(record));
     }
     Some(RecordStatus::Open(record))
 }

@@ -191,7 +191,7 @@ fn is_of_same_driver(found: &Volume, volume: &PersistentVolume) -> bool {
 impl ClaimIndex {
     /// Logs the unsaved volumes, so that an admin can find them if their claims are deleted, too, and the open calls
     /// that end with this process: nobody wants their volumes, and no record shows the next leader that they were made.
-    pub fn log_unsaved(&self) {
+    pub fn log_unfinished(&self) {
         for uid in self.uids(|known| known.unsaved().is_some()) {
             let Some(to_save) = self.known(&uid).and_then(ToSave::of) else { continue };
             tracing::warn!(

@@ -184,8 +184,11 @@ impl Entry {
 
     /// Whether the claim's PersistentVolume was there when it was last seen.
     pub(super) fn has_pv(&self) -> bool {
-        let is_seen = |it: &UnsavedVolume| it.seen == Seen::Exists;
-        self.known.state == ClaimState::Done || self.known.unsaved().is_some_and(is_seen)
+        match &self.known.state {
+            ClaimState::InFlight { has_pv, .. } => *has_pv,
+            ClaimState::Saving(unsaved) => unsaved.seen == Seen::Exists,
+            state => *state == ClaimState::Done,
+        }
     }
 
     /// Changes the volume that waits to be saved, if there is one.

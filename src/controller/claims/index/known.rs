@@ -203,8 +203,7 @@ impl KnownClaim {
     /// The class of the claim is another provisioner's: its record is void.
     pub fn void(&mut self) {
         if let Some(record) = self.open_record() {
-            let record = Record { topology: None, ..record.clone() };
-            self.record_status = Some(Arc::new(RecordStatus::Void(record)));
+            self.record_status = Some(Arc::new(RecordStatus::void(record.clone())));
         }
         self.is_record_known = false;
         self.advance(Transition::RecordDropped);

@@ -474,7 +474,7 @@ async fn the_end_of_the_process_names_calls_that_nobody_will_follow() {
         index.on_outcome("u", &background());
         index.on_event(event.clone());
         let (log, _guard) = logged();
-        index.log_unsaved();
+        index.log_unfinished();
         assert_eq!(log.text().contains("suspected leak"), is_named, "{event:?}");
     }
 }

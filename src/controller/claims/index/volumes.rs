@@ -7,7 +7,7 @@ use std::mem;
 
 use super::{ClaimIndex, entry::Entry};
 use crate::{
-    controller::{Key, claims::state::ClaimState},
+    controller::Key,
     kube::{
         InformerEvent, Listed,
         objects::{View as _, Volume},
@@ -84,8 +84,7 @@ impl ClaimIndex {
         let mut inner = self.0.inner.lock();
         let looked_at = inner.entries.iter_mut().filter_map(|(uid, entry)| {
             let is_listed = entry.pv.uid.is_some_and(|pv| listed.contains_hash(pv));
-            let is_seen = matches!(entry.known.state, ClaimState::InFlight { has_pv: true, .. });
-            let is_due = match (is_seen || entry.has_pv(), is_listed) {
+            let is_due = match (entry.has_pv(), is_listed) {
                 (true, true) => false,
                 (true, false) => entry.pv_deleted(),
                 // It may be another's under its name that is gone: that is looked up again.
